@@ -1,7 +1,7 @@
-"""The benchmarks. Each benchmark measures a promise of the project and a baseline in one run.
+"""The benchmarks, each of which measures a promise of the project together with a baseline in the same run.
 
-A *bar* is the limit that a figure must keep so that the promise holds. benchmarks/README.md says how to run a benchmark
-and what it promises. `studies` holds programs without bars. The modules that are no benchmarks are tools:
+A *bar* is the limit that a figure must keep so that the promise holds. benchmarks/README.md explains how to run each
+benchmark and what it promises. `studies` holds programs without bars. The modules that are not benchmarks are tools:
 
 - starting what is measured: `servers`, `hello`, `redis_shell`, `proxies`, `bare_loop`;
 - sending requests: `client` (few, with logic), `load` (many, by wrk), `paced` (at a rate), `ledger` (with retries);

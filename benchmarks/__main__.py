@@ -42,7 +42,7 @@ def main() -> int:
 def start_benchmark(name: str, arguments: list[str]) -> int:
     """Run one benchmark and return its exit status.
 
-    The status is 0 if all bars are met, 1 if at least one bar is not met, and another number if the benchmark failed.
+    The status is 0 if all bars are met and 1 if at least one is not. Any other number means that the benchmark failed.
     """
     try:
         command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]

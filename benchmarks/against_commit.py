@@ -66,7 +66,7 @@ def unpack_commit(commit: str, folder: Path) -> Path:
 
 
 def contestants(port: int, options: Options) -> dict[str, Callable[[int], load.Figure]]:
-    """Return what saturates each path of the service on a port, by the path's name."""
+    """Return the load that saturates each path of the service at a port, keyed by the path's name."""
     url, board = f"http://127.0.0.1:{port}", f"/v1/leaderboards/{BOARD}"
     positions = load.Target(url, f"{board}/entries/", "/positions", rows=options.rows)
     around = load.Target(url, f"{board}/entries/", f"/around?column={COLUMN}&better=5&worse=5", rows=options.rows)
@@ -86,7 +86,7 @@ def contestants(port: int, options: Options) -> dict[str, Callable[[int], load.F
 
 
 def _post_to_family(port: int, rows: int, count: int, number: int) -> load.Figure:
-    """Send `count` batches of posts with ids, each to 10 boards. Return the figure of posts a second."""
+    """Send `count` batches of posts with ids, each to 10 boards. Return the figure in posts per second."""
     asyncio.run(call_service(port, "PUT", f"/v1/families/{BOARD}", _FAMILY))
     bodies = [
         batch_body(batch, post_id_prefix=f"{number}/{index}", faceted=True)
@@ -98,7 +98,7 @@ def _post_to_family(port: int, rows: int, count: int, number: int) -> load.Figur
 
 
 def _queue_posts(port: int, rows: int, count: int, number: int) -> load.Figure:
-    """Queue `count` batches, and wait until they are applied. Return the figure of posts a second."""
+    """Queue `count` batches, and wait until they are applied. Return the figure in posts per second."""
     bodies = [batch_body(batch) for batch in draw_batches(rows, seed=number, count=count)]
 
     async def queue(connection: Connection, body: bytes) -> None:
@@ -116,7 +116,7 @@ def _queue_posts(port: int, rows: int, count: int, number: int) -> load.Figure:
 
 
 def _refresh(port: int, _number: int) -> load.Figure:
-    """Refresh the board's curve several times. Return the figure of refreshes a second."""
+    """Refresh the board's curve several times. Return the figure in refreshes per second."""
     begun = time.perf_counter()
     asyncio.run(refresh_columns(port, BOARD, [COLUMN] * _REFRESHES))
     return load.Figure(_REFRESHES / (time.perf_counter() - begun))
@@ -125,7 +125,7 @@ def _refresh(port: int, _number: int) -> load.Figure:
 def _compare(
     store: str, servers: Mapping[str, Server], options: Options, bars: Mapping[str, float] | None = None
 ) -> list[report.Bar]:
-    """Measure the paths in `bars`, whose values are the least ratios; without `bars`, all paths."""
+    """Measure the paths named in `bars`, which maps them to the least ratios allowed, or all paths without `bars`."""
     for server in servers.values():
         # With method auto, one side could sample while the other scans, because the machine is busier then.
         asyncio.run(fill_board(server.port, rows=options.rows, fields={"predictor": {"method": "scan"}}))

@@ -62,7 +62,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Players:
-    """The owners at the indexes of `boards.owner_at`, by Nakama's ids, and the files that wrk reads them from."""
+    """The owners at the indexes of `boards.owner_at`, under Nakama's ids, and the files from which wrk reads them."""
 
     owners: Sequence[str]
     folder: Path
@@ -99,20 +99,20 @@ def session_owner(token: str) -> str:
 
 
 def rank_bounds(ascending: Sequence[int], value: int) -> tuple[int, int]:
-    """Return the best and the worst rank of a tie with `value`. Nakama gives each row of a tie a rank of its own."""
+    """Return the best and the worst rank of those who tie with `value`, because Nakama gives each its own rank."""
     return 1 + len(ascending) - bisect_right(ascending, value), len(ascending) - bisect_left(ascending, value)
 
 
 async def open_session(connection: Connection, index: int) -> str:
-    """Open a session for the owner at an index, whose account is made if it is missing. Return the token."""
+    """Open a session for the owner at an index, creating the account if it is missing. Return the token."""
     answer = await connection.call_ok("POST", _AUTHENTICATE, {"id": owner_at(index)}, authorization=_SERVER_KEY)
     return str(answer["token"])
 
 
 async def check_leaderboard(port: int) -> None:
-    """Raise BadAnswerError if Nakama lacks the leaderboard, or if that has another operator, other writers or no ranks.
+    """Raise BadAnswerError if Nakama has no such leaderboard, or one with another operator, other writers or no ranks.
 
-    This writes a record for the first owner.
+    The check writes a record for the first owner.
     """
     connection = Connection(port)
     authorization = f"Bearer {await open_session(connection, 0)}"
@@ -138,7 +138,7 @@ async def read_version(port: int) -> str:
 
 
 async def fill_nakama(port: int, values: Sequence[int]) -> list[str]:
-    """Write a record with each value, over an account of its own. Return the accounts' ids. Raises BadAnswerError."""
+    """Write a record for each value, under an account of its own. Return the account ids. Raises BadAnswerError."""
     owners = [""] * len(values)
 
     async def write(connection: Connection, index: int) -> None:
@@ -152,7 +152,7 @@ async def fill_nakama(port: int, values: Sequence[int]) -> list[str]:
 
 
 async def open_sessions(port: int, players: Players) -> str:
-    """Open a session for each owner who posts, and write the tokens to a file. Return the token of one of them."""
+    """Open a session for each owner who posts, and write the tokens to a file. Return one of the tokens."""
     tokens = [""] * min(_SESSIONS, len(players.owners))
 
     async def open_one(connection: Connection, index: int) -> None:
@@ -164,7 +164,7 @@ async def open_sessions(port: int, players: Players) -> str:
 
 
 def ask(target: load.Target, owner: str = "") -> Any:
-    """Send what wrk sends in a round of this target for one owner. Return the decoded answer."""
+    """Send the request that wrk sends in a round of this target for one owner. Return the decoded answer."""
     address = target.url + target.path + owner + target.after
     request = urllib.request.Request(address, headers={"Authorization": target.authorization})
     with urllib.request.urlopen(request, timeout=10) as answer:
@@ -177,7 +177,7 @@ def check_same(
     owners: Sequence[str],
     values: Sequence[int],
 ) -> None:
-    """Check that all contestants give the answers that the values demand. Raises BadAnswerError."""
+    """Check that all contestants give the answers that follow from the values. Raises BadAnswerError."""
     ascending = sorted(values)
     for index in range(0, len(values), max(1, len(values) // _CHECKED)):
         owner, (best, worst) = owners[index], rank_bounds(ascending, values[index])
@@ -191,7 +191,7 @@ def check_same(
             if found != (values[index], len(values), True):
                 raise BadAnswerError(f"rank {best} expected for {values[index]} on {side}: {position}")
             entries = len(ask(targets["around"], owner)["entries"])
-            # At an end of the board, only Nakama takes more rows from the other side.
+            # At either end of the board, only Nakama fills up with rows from the other side.
             if entries != rows and _NEIGHBORS < best <= worst <= len(values) - _NEIGHBORS:
                 raise BadAnswerError(f"{entries} rows around {owner} on {side}, {rows} on Nakama")
     top = ascending[:-11:-1]
@@ -239,14 +239,14 @@ def nakama_contestant(
 
 
 async def fill_service(server: Server, owners: Sequence[str]) -> str:
-    """Fill the board, and return an API key that the service asks for from now on."""
+    """Fill the board, and return an API key that the service requires from now on."""
     await fill_board(server.port, rows=len(owners), owner=owners.__getitem__)
     made = await call_service(server.port, "POST", "/v1/keys", {"name": "benchmark", "role": "ops"})
     return str(made["key"])
 
 
 def find_nakama_database(store: str) -> str | None:
-    """Return the URL of a database with Nakama's tables on the server of `store`, or None if there is none."""
+    """Return the URL of the database with Nakama's tables on the server of `store`, or None if there is none."""
     for (name,) in run_sql(store, "SELECT datname FROM pg_database WHERE datallowconn"):
         url = urlsplit(store)._replace(path=f"/{name}").geturl()
         if run_sql(url, "SELECT to_regclass('leaderboard_record')::text")[0][0]:
@@ -255,7 +255,7 @@ def find_nakama_database(store: str) -> str | None:
 
 
 def measure_stored(store: str, rows: int) -> list[report.Bar]:
-    """Vacuum and analyze the databases of both sides, and return how much they hold."""
+    """Vacuum and analyze the databases of both sides, and return the size of each."""
     nakama = find_nakama_database(store)
     if nakama is None:
         print("   Nakama has another PostgreSQL server: its settings may differ, and its tables are not vacuumed")
@@ -275,7 +275,7 @@ def measure_stored(store: str, rows: int) -> list[report.Bar]:
 def run_rounds(
     port: int, services: Mapping[str, dict[str, load.Target]], players: Players, options: Options
 ) -> list[report.Bar]:
-    """Measure all contestants in turns. Return each service's rate divided by Nakama's, for every kind of request."""
+    """Measure all contestants in turn. Return each service's rate divided by Nakama's, for every kind of request."""
     contestants: dict[str, Callable[[int], load.Figure]] = {}
     ratios = []
     for name, target in nakama_targets(port, players).items():

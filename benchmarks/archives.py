@@ -66,7 +66,7 @@ async def _time_positions(service: Service, owners: list[str], rng: random.Rando
 
 
 async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
-    """Return the bytes per owner of the archive: first in its blocks of rows, then in all its other blocks."""
+    """Return the archive's bytes per owner, first for its blocks of rows and then for all its other blocks."""
     store = service.context.store
     found = await store.read_query(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).bind())
     owners = sum(len(document) for section, document in found if section == OWNERS)

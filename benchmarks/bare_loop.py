@@ -1,12 +1,12 @@
-"""The baselines of batch posts: the same batches in a bare loop over a database driver, in a process of its own.
+"""The baseline for batch posts: the same batches in a bare loop over a database driver, in a process of its own.
 
-The table and the index are like those of the service's board, on SQLite also the pragmas. Each batch is one
-transaction. A loop reads the rows (and locks them on PostgreSQL), merges the values, and writes a row only if it still
-has the version that was read. It does nothing else. The SQL is written out here, because the loops must not use the
-project's own layers.
+The table and its index are like those of the service's board; on SQLite, the pragmas are the same, too. Each batch is
+one transaction. The loop reads the rows (and locks them on PostgreSQL), merges the values, writes a row only if it
+still has the version that was read, and does nothing else. The SQL is written out here because the loop must not use
+the project's own layers.
 
 The process runs one round at a time. It reads a line of JSON that describes the round ("seed", "count", "size" and
-"connections"), and writes the seconds that the round took.
+"connections"), and then prints the seconds that the round took.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ Batches = list[list[tuple[str, int]]]  # of each post: the owner, and the amount
 class BareLoop:
     """A running process of this module.
 
-    `place` is the URL of a PostgreSQL database or the path of a SQLite file, `rows` the size of the board in it.
+    `place` is the URL of a PostgreSQL database or the path of a SQLite file, and `rows` is the size of the board in it.
     """
 
     def __init__(self, place: str, rows: int) -> None:
@@ -122,7 +122,7 @@ def _make_sqlite_board(path: str, rows: int) -> sqlite3.Connection:
 
 
 def _apply_to_sqlite(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
-    """Merge a batch into the table in one durable transaction. A row is written only if its version is the one read."""
+    """Merge a batch into the table in one durable transaction, writing a row only if its version is the one read."""
     connection.execute("BEGIN IMMEDIATE")
     now_us = time.time_ns() // 1000
     rows = []
@@ -146,7 +146,7 @@ async def _make_postgres_board(connection: asyncpg.Connection, rows: int) -> Non
 
 
 async def _apply_to_postgres(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
-    """Merge a batch into the table in one durable transaction. A row is written only if its version is the one read."""
+    """Merge a batch into the table in one durable transaction, writing a row only if its version is the one read."""
     async with connection.transaction():
         found = await connection.fetch(_POSTGRES_SELECT, [name for name, _ in batch])
         now_us = time.time_ns() // 1000
@@ -160,7 +160,7 @@ async def _apply_to_postgres(connection: asyncpg.Connection, batch: list[tuple[s
 
 
 def _run_rounds(rows: int, run: Callable[[Batches, int], float]) -> None:
-    """Run a round for each line of standard input, until the input ends. Print the seconds that each round took."""
+    """Run a round for each line of standard input until the input ends, and print the seconds that each round took."""
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)

@@ -26,7 +26,7 @@ from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
 _GROUP = 16  # posts of a small group
-# Assumed rates, from which the numbers of batches and of groups for a round are computed.
+# Assumed rates, which determine how many batches and groups a round has.
 _POSTS_PER_S = 10_000
 _GROUPS_PER_S = 500
 
@@ -36,8 +36,8 @@ def through_http(
 ) -> Callable[[int], load.Figure]:
     """Return a contestant that sends batches of posts to the service.
 
-    If `with_ids` is true, each post has a post_id, which begins with `name`. The service then applies a repeated post
-    only once; the bare loop cannot do that.
+    If `with_ids` is true, each post has a post_id that begins with `name`. The service then applies a repeated post
+    only once, which the bare loop cannot do.
     """
 
     def contestant(number: int) -> load.Figure:
@@ -54,7 +54,7 @@ def through_http(
 
 
 def in_small_groups(port: int, rows: int, count: int) -> Callable[[int], load.Figure]:
-    """Return a contestant that has `count` groups of `_GROUP` posts applied, of which only the transactions count."""
+    """Return a contestant that has `count` groups of `_GROUP` posts applied, and counts only their transactions."""
 
     def contestant(number: int) -> load.Figure:
         bodies = [batch_body(batch) for batch in draw_batches(rows, seed=number, count=count, size=_GROUP)]

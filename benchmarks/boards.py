@@ -1,7 +1,7 @@
-"""Make the boards that benchmarks measure: draw owners, values and posts from seeds, and send the posts over HTTP.
+"""Makes the boards for benchmarks: draws owners, values and posts from seeds, and sends the posts over HTTP.
 
-A board of a given size is the same in every run and for every contestant, so a benchmark can compute the correct
-answers about the board from the seed.
+A board of a given size is the same in every run and for every contestant, so a benchmark can compute the board's
+correct answers from the seed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ FILL_CONNECTIONS = 4
 def owner_at(index: int) -> str:
     """Return the owner at a 0-based index.
 
-    The name of an owner is as long as an id of a large chat service. requests.lua builds the same owners.
+    An owner's name is as long as an id of a large chat service. requests.lua builds the same owners.
     """
     return f"10703857{index:011d}"
 
@@ -43,13 +43,13 @@ def column_names(columns: int) -> list[str]:
 
 
 def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
-    """Return batches of pairs (owner, amount to add). Owners are random; a batch contains each owner at most once."""
+    """Return batches of (owner, amount to add). Owners are random, and each occurs at most once in a batch."""
     rng = random.Random(seed)
     return [[(owner_at(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
 
 def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None, faceted: bool = False) -> bytes:
-    """Return the body of one request POST …/posts for a batch.
+    """Return the body of a request POST …/posts for one batch.
 
     Posts get ids if `post_id_prefix` is given, and one of 100 values of the facet `org` if `faceted` is true.
     """
@@ -63,7 +63,10 @@ def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None =
 
 
 def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
-    """Return the body of PUT /v1/leaderboards/… for ranked columns of these names. All other fields have defaults."""
+    """Return the body of PUT /v1/leaderboards/… for ranked columns with these names.
+
+    All other fields have their defaults.
+    """
     return {"columns": [{"name": name, "sorted": True, "merge": merge, "best": best} for name in names]}
 
 
@@ -76,7 +79,10 @@ async def send_batches(
     connections: int = FILL_CONNECTIONS,
     kind: str = "leaderboards",
 ) -> None:
-    """Post the bodies. Raises BadAnswerError if a request fails or fewer than `size` posts of a body are applied."""
+    """Post the bodies.
+
+    Raises BadAnswerError if a request fails, or if fewer than `size` posts of a body are applied.
+    """
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/{kind}/{board}/posts", body)
@@ -133,7 +139,7 @@ async def fill_board(
 
 
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
-    """Return the path of a SQLite file in `folder`, in which BOARD is filled and has fresh curves."""
+    """Return the path of a SQLite file in `folder` whose BOARD is filled and has fresh curves."""
 
     def fill(store: Path) -> None:
         with serve_file(store) as server:

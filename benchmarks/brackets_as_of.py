@@ -39,7 +39,7 @@ _MODES = ("auto", "exact", "estimate")
 
 @dataclass(slots=True)
 class Posted:
-    """The times at which the posts to each board were sent and answered, in microseconds since 1970, ascending."""
+    """The times at which each board's posts were sent and answered, in microseconds since 1970, ascending."""
 
     sent_us: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     answered_us: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -50,7 +50,7 @@ class Posted:
         return sum(map(len, self.answered_us.values()))
 
     def check(self, kind: str, boards: tuple[str, ...], first_rank: int, position: dict[str, Any]) -> None:
-        """Check a bracket, given the rank before any post, and that `rank=exact` has brought an exact one."""
+        """Check a bracket, given the rank before any post, and check that `rank=exact` has returned an exact rank."""
         as_of_us = to_us(position["as_of"])
         least = first_rank + sum(bisect_left(self.answered_us[board], as_of_us) for board in boards)
         most = first_rank + sum(bisect_right(self.sent_us[board], as_of_us) for board in boards)
@@ -69,7 +69,7 @@ def _now_us() -> int:
 
 
 async def fill_boards(port: int, rows: int) -> None:
-    """Make both boards. The owner at index n has the value n, so that each has a rank of its own."""
+    """Create and fill both boards. The owner at index n has the value n, so that each owner has a rank of its own."""
     predictor = {"samples": _SAMPLES, "exact_top": 10, "refresh_seconds": 1}
     for board, more in ((PLAIN, {}), (SPLIT, {"segments": 4})):
         columns = [{"name": COLUMN, "sorted": True, "merge": "max"}]
@@ -111,7 +111,7 @@ async def _read(port: int, rows: int, name: str, posted: Posted, until_s: float)
 
 
 async def check_brackets(port: int, rows: int, seconds: float) -> Posted:
-    """Post and read for some seconds. The boards are made before."""
+    """Post and read for some seconds, on boards that have been filled before."""
     await fill_boards(port, rows)
     posted, until_s = Posted(), time.monotonic() + seconds
     async with asyncio.TaskGroup() as group:

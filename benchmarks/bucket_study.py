@@ -21,7 +21,7 @@ from benchmarks.plain_curves import PlainBoard
 
 STUDIES = ((10_000, 5), (100, 10))
 SEED = 11
-MANY_KNOTS = 50  # a curve of so few knots takes less than a kilobyte
+MANY_KNOTS = 50  # a curve with this few knots takes less than a kilobyte
 WORST_PERCENT = 2
 BOARDS = 20  # one board of 100 players is a random draw, so errors are taken over this many boards
 
@@ -36,7 +36,7 @@ class Errors:
 
 
 class Buckets:
-    """A method that estimates ranks: divide the range of scores into equal buckets, and count each bucket's entries."""
+    """A way to estimate ranks: divide the range of scores into equal buckets, and count the entries in each."""
 
     def __init__(self, scores: list[int], top: int, buckets: int) -> None:
         self._width = top / buckets
@@ -47,8 +47,8 @@ class Buckets:
     def rank(self, score: int) -> int:
         """Return the rank of a score.
 
-        The rank is 1 + the number of entries in all better buckets + an estimate: how many entries in the score's own
-        bucket are better. The estimate assumes that the entries of a bucket are spread evenly over the bucket.
+        The rank is 1 + the number of entries in all better buckets + an estimate of how many entries in the score's own
+        bucket are better. The estimate assumes that a bucket's entries are spread evenly over it.
         """
         bucket = int(score / self._width)
         above = (bucket + 1) * self._width - 1 - score  # how many possible scores of this bucket are better
@@ -68,7 +68,7 @@ def measure_errors(boards: list[list[int]], rank_of: Callable[[list[int]], Calla
 
 
 def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int]]:
-    """Return a function that takes scores, fits a curve of `knots` knots, and returns a function from score to rank."""
+    """Return a function that fits a curve of `knots` knots to scores, and returns a function from score to rank."""
 
     def fitted(scores: list[int]) -> Callable[[int], int]:
         board = PlainBoard(sorted(-score for score in scores))

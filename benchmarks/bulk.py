@@ -1,7 +1,7 @@
-"""Fill boards of many million rows. The rows are written through the store, because over HTTP this would take an hour.
+"""Fills boards of many million rows through the store, because over HTTP this would take an hour.
 
 The rows, totals and indexes are the same as if posts had written them. The ranking index is created after the rows, as
-is usual in bulk loads. The change log has no changes for these rows, so every curve must be fitted after the load.
+is usual in bulk loads. Because the change log has no changes for these rows, every curve must be fitted after the load.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def draw_scores(rows: int) -> Any:
 
 
 def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
-    """Create BOARD with `rows` rows in an empty store, and print how long this took."""
+    """Create BOARD with `rows` rows in an empty store, and print the time this took."""
     print(f"   loading {rows:,} rows", end="", flush=True)
     begun = time.perf_counter()
     with serve_store(store_url, folder) as server:
@@ -57,9 +57,9 @@ def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
 
 
 def measure_bulk_stores(options: Options, folder: Path, measure_on: Callable[[str, str], list[Bar]]) -> list[Bar]:
-    """Measure on a board of `options.rows` rows, on SQLite and then on PostgreSQL.
+    """Measure on a board of `options.rows` rows, first on SQLite and then on PostgreSQL.
 
-    `measure_on` gets the name and the address of each store.
+    `measure_on` is called with the name and the address of each store.
     """
     store = prepare_bulk_store(options, folder, rows=options.rows)
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}")
@@ -97,7 +97,7 @@ async def load_rows(store_url: str, rows: int, *, board_id: str = BOARD) -> None
 
 
 def add_entries(entries: Entries, new: list[Entry]) -> Program[None]:
-    """Insert new entries of a board and add them to the totals of the board, as posts would do."""
+    """Insert new entries of a board and add them to the board's totals, as posts would do."""
     leaf = entries.leaf
     yield from entries.table.insert_rows((leaf.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(leaf.sorted_indexes, len(new))}
@@ -105,7 +105,7 @@ def add_entries(entries: Entries, new: list[Entry]) -> Program[None]:
 
 
 def drop_index(name: str, table: str) -> Query:
-    """Return a statement that drops an index, which is in the schema of its table."""
+    """Return the statement that drops an index from the schema of its table."""
     return Command(lambda out: f"DROP INDEX {out.table(table).removesuffix(out.name(table))}{out.name(name)}")
 
 

@@ -32,7 +32,7 @@ def _owner(index: int) -> str:
 
 
 def _kinds(rows: int, rng: random.Random) -> Kinds:
-    """Return for each kind of request what to send and how often per second."""
+    """Return the request and the rate per second for each kind of request."""
 
     def get(path: str) -> bytes:
         return build_get(f"/v1/leaderboards/{BOARD}/{path}")

@@ -4,14 +4,15 @@
 
 The two URLs are connection strings of superusers. Each names all nodes of a running cluster, the coordinator first,
 such as `postgresql://postgres@db0:5432,db1:5432,db2:5432/postgres`. The clusters have no database `rankcurve` and no
-such role. The first gets a store by the page. Beside posts, a partition moves and moves back at once, every node's log
-and base backup are taken, and a restore point is made. Then the store is dumped and restored into the second cluster.
+such role. The first gets a store in the way that the page describes. While posts arrive, a partition moves and moves
+back at once, the log and a base backup of every node are kept, and a restore point is created. Then the store is dumped
+and restored into the second cluster.
 
-At last, the base backups become a third cluster of this program's own, as of the restore point, at new addresses. A
-worker of it gets a standby, and dies. The programs of PostgreSQL on PATH need to have Citus for this.
+Finally, the base backups become a third cluster at new addresses, which this program starts and which is as of the
+restore point. One of its workers gets a standby, and dies. For this, the PostgreSQL programs on PATH must have Citus.
 
-Bars: after each restore every partition is on one worker, the rows are equal, each post of before is a duplicate, and
-the next posts are applied. After the restore point, posts that came later are unknown.
+Bars: after each restore every partition is on one worker, the rows are equal, each earlier post is a duplicate, and the
+next posts are applied. After the restore point, posts that came later are unknown.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ JOIN pg_dist_placement AS l USING (shardid) WHERE l.shardstate = 1 GROUP BY 1 OR
 
 
 def _blocks(section: str, kind: str) -> list[str]:
-    """Return the blocks of a kind (`sql`, `sh` or `text`) in a section of the page."""
+    """Return the code blocks of one kind (`sql`, `sh` or `text`) in a section of the page."""
     page = _PAGE.read_text(encoding="utf-8")
     [text] = re.findall(rf"^##+ {re.escape(section)}\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
     found = re.findall(rf"^ *```{kind}\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
@@ -84,14 +85,14 @@ class Cluster:
         return f"postgresql://{self.user}@{host}:{port}/{database}"
 
     def put_addresses(self, text: str) -> str:
-        """Return lines of the page with the addresses of this cluster."""
+        """Return lines of the page with this cluster's addresses filled in."""
         for number, (host, port) in enumerate(self.nodes):
             text = text.replace(f"'db{number}', 5432", f"'{host}', {port}")
             text = re.sub(rf"(?<=[@,])db{number}\b", f"{host}:{port}", text)
         return text.replace("rankcurve@", "rankcurve:SECRET@")
 
     def follow_sql(self, block: str) -> None:
-        """Run the statements of a block where its comments say: on every node, otherwise on the coordinator."""
+        """Run a block's statements where its comments say: on every node, or otherwise on the coordinator."""
         for line in self.put_addresses(block).splitlines():
             statement, _, where = line.partition("--")
             database = "postgres" if statement.startswith("CREATE DATABASE") else _DATABASE
@@ -103,7 +104,10 @@ class Cluster:
             self.follow_sql(block)
 
     def follow_shell(self, lines: str, folder: Path) -> None:
-        """Run lines of the page in a shell, with `rankcurve` as its first word replaced by this tree's."""
+        """Run lines of the page in a shell.
+
+        `rankcurve` as the first word is replaced by the command from this source tree.
+        """
         lines = re.sub(
             "^rankcurve ", " ".join(rankcurve_command()) + " ", self.put_addresses(lines), flags=re.MULTILINE
         )
@@ -111,7 +115,7 @@ class Cluster:
         subprocess.run(["bash", "-euc", lines], cwd=folder, env=environment, check=True)
 
     def create_store(self, folder: Path) -> None:
-        """Set the cluster up, and create a store."""
+        """Set up the cluster, and create a store."""
         self.set_up()
         [block] = _blocks("Set it up", "sh")
         self.follow_shell(block.splitlines()[0], folder)
@@ -125,7 +129,7 @@ class Cluster:
         return serve_store(self.service_url(), folder)
 
     def find_places(self) -> list[tuple[Any, ...]]:
-        """Return for each partition its schema, the number of its tables, and on how many nodes they are."""
+        """Return each partition's schema, its number of tables, and the number of nodes that hold them."""
         return run_sql(self.url(0), _PLACES)
 
     def sum_rows(self) -> dict[str, tuple[Any, ...]]:
@@ -134,7 +138,7 @@ class Cluster:
 
 
 def _post(port: int, name: str) -> Counter[str]:
-    """Post to all boards with ids that begin with `name`. Return how many posts have each status."""
+    """Post to all boards whose ids begin with `name`. Return the number of posts with each status."""
     found: Counter[str] = Counter()
     for board in _BOARDS:
         posts = [{"owner": f"o{n}", "post_id": f"{name}-{n}", "stats": {"xp": n + 1}} for n in range(_POSTS)]
@@ -149,7 +153,7 @@ def _rank(port: int, board: str) -> int:
 
 
 def _check(cluster: Cluster, folder: Path, title: str, known: Sequence[str], unknown: str) -> Iterator[report.Bar]:
-    """Serve a restored store. Check where its partitions are, and which posts it knows."""
+    """Serve a restored store, and check where its partitions are and which posts it knows."""
     scattered = [schema for schema, _, nodes in cluster.find_places() if nodes != 1]
     yield report.Bar(f"{title}: partitions on several nodes", len(scattered), 0, at_most=True)
     expected = len(_BOARDS) * _POSTS
@@ -175,7 +179,7 @@ def move_partition(cluster: Cluster, partition: int) -> None:
 
 
 class _Logs:
-    """Keeps the log of every node of a cluster, and takes a base backup of each, as the page says."""
+    """Keeps the log of every node in a cluster, and takes a base backup of each node, as the page says."""
 
     def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
         self._cluster, self.folder = cluster, folder
@@ -205,7 +209,7 @@ class _Logs:
         return settings.replace("WAL_OF_NODE", f"{self.folder}/wal{node}")
 
     def restore(self, stack: ExitStack) -> Cluster:
-        """Start the base backups as a cluster at new addresses, as of the restore point. Return the cluster."""
+        """Start the base backups as a cluster at new addresses, recovered to the restore point. Return the cluster."""
         restored = replace(self._cluster, nodes=[("127.0.0.1", free_port()) for _ in self._cluster.nodes])
         [settings] = _blocks("A restore point", "text")
         for node, (_, port) in enumerate(restored.nodes):
@@ -233,7 +237,7 @@ class _Logs:
 
 
 def _replace_worker(cluster: Cluster, folder: Path, stack: ExitStack) -> Iterator[report.Bar]:
-    """Let a worker die beside a service, and its standby take its place at another address."""
+    """Let a worker die while a service runs, and let its standby take over at another address."""
     data, port = folder / "standby", free_port()
     _make_folder(data)
     copy = [
@@ -305,7 +309,7 @@ def _await_writable(url: str, log: Path) -> None:
 
 
 def _make_store(first: Cluster, folder: Path, stack: ExitStack) -> _Logs:
-    """Set up the first cluster and a store, and post. Move a partition, and make a restore point, beside posts."""
+    """Set up the first cluster and a store, and post. Meanwhile, move a partition and create a restore point."""
     first.create_store(folder)
     logs = _Logs(first, folder, stack)
     with first.serve(folder) as server:
@@ -313,7 +317,7 @@ def _make_store(first: Cluster, folder: Path, stack: ExitStack) -> _Logs:
             asyncio.run(create_board(server.port, board, {**board_spec(["xp"]), **fields}))
         _post(server.port, "first")
         logs.back_up()
-        for _ in range(2):  # and back at once
+        for _ in range(2):  # there and straight back
             move_partition(first, 0)
         _post(server.port, "second")
         first.follow_sql(_blocks("A restore point", "sql")[0])

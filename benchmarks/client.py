@@ -29,7 +29,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: bytes = b"", *, authorization: str = "") -> tuple[int, bytes]:
-        """Return the status and the body of the answer. Raises OSError, EOFError or TimeoutError if no answer comes."""
+        """Return the answer's status and body. Raises OSError, EOFError or TimeoutError if no answer comes."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await self._call(method, path, body, authorization)
@@ -80,7 +80,7 @@ async def call_service(port: int, method: str, path: str, body: object = None) -
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
-    """Call `work` for each item, over `connections` connections at the same time. The first exception ends all."""
+    """Call `work` for each item, over `connections` parallel connections. The first exception ends all of them."""
     left = iter(items)
 
     async def worker() -> None:
@@ -97,7 +97,7 @@ async def for_each(
 
 
 def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
-    """Send one request without an event loop, and return the status and the body of the answer. Raises OSError."""
+    """Send one request without an event loop, and return the answer's status and body. Raises OSError."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5.0)
     try:
         connection.request(method, path)
@@ -110,6 +110,6 @@ def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
 
 
 def read_metrics(port: int) -> dict[str, float]:
-    """Return the value of each metric of the service, by its name with labels."""
+    """Return the values of the service's metrics, keyed by their names with labels."""
     lines = call_once(port, "GET", "/metrics")[1].decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}

@@ -7,13 +7,13 @@ Check that each post counts once.
 A process posts through the Python client's buffer, with a spool, and prints each post whose `submit` returned. It is
 killed by `kill -9` every few seconds, and a new one takes over the spool. A second process posts without a spool and is
 never killed. Both reach the service through `FaultyProxy`. The service is killed, too, and started again. For some
-posts the files of the first process may not grow past some bytes. This simulates a full disk: the system writes what
-fits.
+posts, the first process's files may not grow past a few bytes. This simulates a full disk, because the system then
+writes only what fits.
 
-Two processes with the C# client, run by Mono, do the same meanwhile: each keeps its posts in a file before it sends
-them, one is killed, and the next process sends again what is left in the file. Their disk is not full.
+Meanwhile, two processes with the C# client, run by Mono, do the same: each keeps its posts in a file before it sends
+them. One of them is killed, and the next process sends again what is left in the file. Their disk is never full.
 
-In the end the last process of each client sends what is left. The journal then has every applied post with its id, and
+In the end, the last process of each client sends what is left. The journal then has every applied post with its id, and
 the entries must have exactly the sums of these posts.
 
 Bars: of the posts whose `submit` returned, none is lost; no post counts twice; every kind of fault occurred.
@@ -51,13 +51,13 @@ _PAUSE_S = 0.001  # between two posts of a process, so that one run does not mak
 _SERVICE_LIVES_S = (1.0, 4.0)  # the shortest and the longest time between two kills
 _POSTER_LIVES_S = (0.4, 3.0)
 _CLOSE_S = 120.0
-_FULL_RATIO = 0.03  # of the posts that meet a full disk
-_FULL_BYTES_MAX = 250  # of a file: at times its header fits, at times its first post, too
+_FULL_RATIO = 0.03  # the share of posts that meet a full disk
+_FULL_BYTES_MAX = 250  # for a file, so that sometimes its header fits, and sometimes its first post as well
 
 
 @dataclass
 class Posted:
-    """The output of one client's posting processes, and the number of their kills."""
+    """The output of one client's posting processes, and the number of times they were killed."""
 
     submitted: set[str] = field(default_factory=set)  # the ids of posts whose `submit` returned
     settled: Counter[str] = field(default_factory=Counter)  # by status
@@ -67,7 +67,7 @@ class Posted:
 
 @dataclass
 class Attack:
-    """The posts of both clients, and the number of the service's kills."""
+    """The posts of both clients, and the number of times the service was killed."""
 
     python: Posted = field(default_factory=Posted)
     csharp: Posted = field(default_factory=Posted)
@@ -79,7 +79,7 @@ class Attack:
 
 
 def post_until_stopped(url: str, spool: str | None) -> None:
-    """Post through a buffer until standard input ends, and print what was submitted and what became of it."""
+    """Post through a buffer until standard input ends, and print each submitted post and its outcome."""
     stopping = threading.Thread(target=sys.stdin.read, daemon=True)
     stopping.start()
     rng = random.Random()
@@ -107,7 +107,7 @@ def post_until_stopped(url: str, spool: str | None) -> None:
 
 
 def limit_files(size_bytes: int) -> None:
-    """Let no file of this process grow past this size."""
+    """Keep every file of this process from growing beyond this size."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
 
 
@@ -131,7 +131,7 @@ async def start_poster(command: Sequence[str]) -> Process:
 
 
 async def follow_poster(poster: Process, posted: Posted) -> None:
-    """Read what a process prints until it ends. A line that a kill has cut short does not count."""
+    """Read a process's output until it ends, ignoring a line that a kill has cut short."""
     assert poster.stdout is not None
     async for line in poster.stdout:
         if line.endswith(b"\n"):
@@ -147,7 +147,7 @@ async def follow_poster(poster: Process, posted: Posted) -> None:
 async def kill_posters(command: Sequence[str], posted: Posted, rng: random.Random, until_s: float) -> None:
     """Run at least two processes, one after the other, on the same spool or file.
 
-    Kill each but the last, which posts everything that is left.
+    Each is killed except for the last one, which posts everything that is left.
     """
     while True:
         poster = await start_poster(command)
@@ -164,7 +164,7 @@ async def kill_posters(command: Sequence[str], posted: Posted, rng: random.Rando
 
 
 async def run_poster(command: Sequence[str], posted: Posted, until_s: float) -> None:
-    """Run a process until the end, and let it settle its posts."""
+    """Run a process until the end of the attack, and let it settle its posts."""
     poster = await start_poster(command)
     following = asyncio.create_task(follow_poster(poster, posted))
     await asyncio.sleep(until_s - time.monotonic())
@@ -172,7 +172,7 @@ async def run_poster(command: Sequence[str], posted: Posted, until_s: float) -> 
 
 
 async def stop_poster(poster: Process, following: Awaitable[None]) -> None:
-    """End the input of a process, and let it settle its posts."""
+    """Close a process's standard input, and let it settle its posts."""
     assert poster.stdin is not None
     poster.stdin.close()
     await following
@@ -189,7 +189,7 @@ async def kill_service(server: Server, attacked: Attack, rng: random.Random, unt
 
 
 def audit(url: str, submitted: set[str]) -> Counter[str]:
-    """Return how many submitted posts are lost, and how many count twice or have no right sum."""
+    """Return how many submitted posts are lost, and how many count twice or have a wrong sum."""
     faults, applied = Counter[str](), Counter[str]()
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     with Client(url) as client:
@@ -206,7 +206,7 @@ def audit(url: str, submitted: set[str]) -> Counter[str]:
 
 
 async def attack(server: Server, folder: Path, seconds: float) -> tuple[Attack, FaultyProxy, Counter[str]]:
-    """Let both clients post while everything fails. `folder` is for their spools and files."""
+    """Let both clients post while everything fails. Their spools and files are in `folder`."""
     attacked, rng = Attack(), random.Random(7)
     csharp = await asyncio.to_thread(build_csharp_poster, folder / "csharp")
     await create_board(server.port, BOARD, board_spec(COLUMNS))

@@ -27,7 +27,7 @@ from tests.service.copied_boards import Processes, Walk, fronts_and_owner, servi
 STEPS = 10_000
 SEGMENTS = 3
 _ROWS_A_STEP = 100
-_STEPS_A_PROCESS = 500  # then all processes are restarted on the same store
+_STEPS_A_PROCESS = 500  # after this many, all processes are restarted on the same store
 
 
 async def _walk(

@@ -52,7 +52,7 @@ _BARS = {
 }
 _BUILD_BARS_S = {343_000: 0.5, 1_000_000: 1.0}
 _SEGMENTS = 4
-_SUM_BAR = 0.16  # the largest certificate of a sum, in percent, of real boards with 1,000 knots a segment
+_SUM_BAR = 0.16  # percent: the largest certificate of a sum, for real boards with 1,000 knots per segment
 _WIDEST = 0.05  # the bar of `Checked.widest`, for curves with 1,000 knots
 _FITS = 3
 _ANY_ROWS = 1 << 62
@@ -71,7 +71,7 @@ class Checked:
 
 
 def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
-    """Fit a curve, request the rank of every value of the board, and compare these ranks with the true ranks."""
+    """Fit a curve, and compare its rank for every value of the board with the true rank."""
     build_s = inf
     counts = count_entries_by_key(board.keys)
     tally = tally_keys(board.keys)
@@ -99,7 +99,7 @@ def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
 
 
 def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (first rank, last rank, number of distinct values inside) of each gap between two knots."""
+    """Yield the (first rank, last rank, number of distinct values inside) of each gap between two knots."""
     at = [bisect_left(keys, knot.key) for knot in curve.knots]
     for index in range(len(curve.knots) - 1):
         before, after = curve.knots[index], curve.knots[index + 1]
@@ -107,9 +107,9 @@ def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def check_sum(board: CurveBoard) -> tuple[float, float, int]:
-    """Fit a curve for each of `_SEGMENTS` segments, and request the rank of every value from their sum.
+    """Fit a curve to each of `_SEGMENTS` segments, and ask the sum of these curves for the rank of every value.
 
-    Return the worst relative error, the certificate, and how many ranks lie outside their bracket or certificate.
+    Return the worst relative error, the certificate, and the number of ranks outside their bracket or certificate.
     """
     numbers = np.array([segment_of(owner_at(index), _SEGMENTS) for index in range(len(board.keys))])
     parts = [board.keys[numbers == number] for number in range(_SEGMENTS)]

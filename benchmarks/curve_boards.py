@@ -1,7 +1,7 @@
-"""Boards to measure curves on, drawn from one seed or read from files.
+"""Boards on which curves are measured, drawn from one seed or read from files.
 
-A board is an array of keys; a smaller key is better. Every run gets the same boards. Values that a benchmark draws for
-a board later are the same in every run, too.
+A board is an array of keys, of which smaller ones are better. Every run gets the same boards, and also the same values
+when a benchmark later draws more of them for a board.
 """
 
 import csv
@@ -24,7 +24,7 @@ REAL_BOARDS = {"boston2014_centimin": 1, "bgg_rated_2020-11-13": -1, "atp_202412
 
 @dataclass(frozen=True, slots=True)
 class CurveBoard:
-    """The keys of a board, and a function that draws more keys for this board."""
+    """A board's keys, and a function that draws more keys for the board."""
 
     name: str
     keys: Keys  # one key for each entry, not sorted
@@ -36,7 +36,10 @@ def _high(values: NDArray[np.float64]) -> Keys:
 
 
 def _runs(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys in runs of random length. Neighbouring keys differ by 1 in every second run, else by random steps."""
+    """Return keys in runs of random length.
+
+    In every second run neighbours differ by 1, and in the others by random steps.
+    """
     gaps: list[Keys] = []
     found, dense = 0, True
     while found < entries:
@@ -67,7 +70,7 @@ def read_scores(path: Path) -> dict[str, int]:
 
 
 def read_boards(folder: Path) -> list[CurveBoard]:
-    """Read the real boards from their CSV files. The function `draw` of a board picks among the keys of the board."""
+    """Read the real boards from their CSV files. A board's `draw` function picks among the board's own keys."""
     boards = []
     for name, sign in REAL_BOARDS.items():
         keys = np.array([sign * score for score in read_scores(folder / f"{name}.csv").values()], dtype=np.int64)
@@ -76,7 +79,7 @@ def read_boards(folder: Path) -> list[CurveBoard]:
 
 
 def tally_keys(keys: Keys) -> Tally:
-    """Return the tally of these keys, as a scan of the board would return it."""
+    """Return the same tally of these keys as a scan of the board."""
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     offsets = (values - values[0]).astype(np.int64)

@@ -57,7 +57,7 @@ class Board:
 
 
 def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path of each request, with the rank or the owners that its answer must contain."""
+    """Yield the path of each request, together with the rank or the owners that its answer must contain."""
     first = _TOP[view] if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
         [owner] = board.owners(rank - 1, rank)
@@ -74,9 +74,9 @@ def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tu
 
 
 async def _time_requests(port: int, asked: Iterator[tuple[str, Any]]) -> list[float]:
-    """Send the requests one after the other. Return the milliseconds of each request.
+    """Send the requests one after the other, and return the milliseconds that each took.
 
-    Raises BadAnswerError if an answer has other owners, or another rank, than expected.
+    Raises BadAnswerError if an answer has the wrong owners or the wrong rank.
     """
     took, connection = list[float](), Connection(port)
     for path, wanted in asked:

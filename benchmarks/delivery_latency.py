@@ -34,7 +34,7 @@ _CAUGHT_UP_S = 120.0
 
 
 class Receiver:
-    """Remembers the events in the order of their first delivery. While it is broken, it fails at random."""
+    """Remembers events in the order of their first delivery. While it is broken, it fails at random."""
 
     def __init__(self) -> None:
         self.rng, self.is_broken = random.Random(4), False
@@ -75,7 +75,7 @@ async def run_receiver(port: int) -> AsyncIterator[Receiver]:
 
 
 async def deliver_quietly(port: int, count: int) -> list[float]:
-    """Create boards one at a time. Return how long the event of each took to arrive, in seconds, sorted."""
+    """Create boards one at a time. Return the seconds that each board's event took to arrive, sorted."""
     took_s, hook_port = [], free_port()
     async with run_receiver(hook_port) as receiver:
         await call_service(port, "PUT", HOOK, {"url": f"http://{HOST}:{hook_port}/"})

@@ -23,13 +23,13 @@ from benchmarks.options import Options
 from benchmarks.servers import serve_store
 
 _CONNECTIONS = 32
-_PAUSING_CONNECTIONS = 256  # so many that the number of requests under way hardly changes when the next one begins
+_PAUSING_CONNECTIONS = 256  # so many that the next request hardly changes the number under way
 _MODES = {"default": "/positions", "estimate": "/positions?rank=estimate"}
 _PREFIX = f"/v1/leaderboards/{BOARD}/entries/"
 
 
 def count_methods(port: int) -> dict[str, float]:
-    """Return how many positions the service has answered, by method."""
+    """Return the number of positions that the service has answered by each method."""
     found = read_metrics(port).items()
     reads = {name: count for name, count in found if name.startswith("rankcurve_reads_total{")}
     return {name.split('method="')[1].split('"')[0]: n for name, n in reads.items() if 'route="positions"' in name}

@@ -36,7 +36,7 @@ _GRANTS = f"/v1/leaderboards/{BOARD}/grants"
 
 
 async def wait_for_grants(port: int) -> float:
-    """Wait until all grants of the board are made. Return the time of `perf_counter` then."""
+    """Wait until all grants of the board are made, and return the time by `perf_counter`."""
     connection = Connection(port)
     while True:
         answer = await connection.call_ok("GET", f"{_GRANTS}?limit=1")
@@ -47,7 +47,7 @@ async def wait_for_grants(port: int) -> float:
 
 
 async def list_owners(port: int) -> list[str]:
-    """Return the owner of each grant of the board."""
+    """Return the owner who received each of the board's grants."""
     connection, owners, query = Connection(port), list[str](), f"?limit={_PAGE}"
     while query:
         page = await connection.call_ok("GET", _GRANTS + query)
@@ -58,7 +58,10 @@ async def list_owners(port: int) -> list[str]:
 
 
 async def time_grants(port: int, seconds: float) -> tuple[list[float], list[float], float]:
-    """Close the board. Return the milliseconds of posts before and meanwhile, sorted, and the seconds until the end."""
+    """Close the board.
+
+    Return the milliseconds of posts before and during the closing, sorted, and the seconds it took.
+    """
     rng = random.Random(6)
 
     def ask() -> bytes:
@@ -82,14 +85,14 @@ async def time_grants(port: int, seconds: float) -> tuple[list[float], list[floa
 
 
 def count_expected(values: Sequence[int]) -> int:
-    """Return how many owners with these values get the reward: the best tenth, and who shares the last one's rank."""
+    """Return how many owners with these values get the reward: the best tenth, and all who tie with its last."""
     best = sorted(values, reverse=True)
     last = best[(len(best) * _PERCENT + 99) // 100 - 1]
     return sum(value >= last for value in best)
 
 
 def measure_service(name: str, port: int, values: Sequence[int], seconds: float) -> list[report.Bar]:
-    """Close the board of a service, whose owners have these values, and measure. `name`: of its store."""
+    """Measure a service while a board closes whose owners have these values. `name` is the name of its store."""
     quiet, meanwhile, took_s = run_punctually(time_grants(port, seconds))
     owners = asyncio.run(list_owners(port))
     p99s = [each[len(each) * 99 // 100] for each in (quiet, meanwhile)]

@@ -56,7 +56,7 @@ _PATH = f"/v1/leaderboards/{BOARD}/posts"
 
 @dataclass(slots=True)
 class Bin:
-    """The answers that came within one interval of `_BIN_S` seconds."""
+    """The answers that arrived within one interval of `_BIN_S` seconds."""
 
     good: int = 0  # number of posts that count as goodput
     codes: Counter[int] = field(default_factory=Counter)  # number of posts, by the status of the answer
@@ -64,7 +64,7 @@ class Bin:
 
 
 async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
-    """Return the rate of applied posts while each poster sends a request as soon as its last request is answered."""
+    """Return the rate of applied posts if each poster sends a request as soon as its last one is answered."""
     counted = 0
     begun = time.perf_counter()
     rng = random.Random(7)
@@ -82,7 +82,7 @@ async def measure_capacity(port: int, made: list[bytes], seconds: float) -> floa
 
 
 class OpenLoad:
-    """Requests at a steady rate. Each request uses a free connection, or opens a connection if none is free."""
+    """Requests at a steady rate, each on a free connection or, if there is none, on a new one."""
 
     def __init__(self, port: int, made: list[bytes], posts_per_s: float, factors: IO[str]) -> None:
         self._port, self._made, self._every_s, self._factors = port, made, _POSTS / posts_per_s, factors
@@ -91,7 +91,10 @@ class OpenLoad:
         self.bins: dict[int, Bin] = defaultdict(Bin)
 
     async def run(self, factors: Mapping[float, float], seconds: float) -> None:
-        """Send requests for `seconds` seconds. `factors` maps seconds from the start to the proxy's new factor."""
+        """Send requests for `seconds` seconds.
+
+        `factors` maps the seconds since the start to the proxy's factor from then on.
+        """
         self._begun = time.perf_counter()
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)

@@ -65,13 +65,13 @@ class Figures:
 
 
 class Observer:
-    """Reads leases and stored curves from the database directly, not through the service."""
+    """Reads leases and stored curves directly from the database, without the service."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     async def held_leases(self, server: Server) -> list[Any]:
-        """Return the leases of refreshes that a process holds: (resource, fencing number, expiry)."""
+        """Return the refresh leases that a process holds, each as (resource, fencing number, expiry)."""
         rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
         return rows
 
@@ -79,9 +79,9 @@ class Observer:
         return int(await self._connection.fetchval(_NOW))
 
     async def wait_for_refreshes(self, after_us: int) -> dict[int, int]:
-        """Wait until every board has a curve with an `as_of` later than `after_us`.
+        """Wait until every board has a curve whose `as_of` is later than `after_us`.
 
-        Return, by board key, the time at which the first such curve was stored.
+        Return the time at which the first such curve was stored, by board key.
         """
         query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
         until = time.monotonic() + _WAIT_S
@@ -93,7 +93,7 @@ class Observer:
         raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
 
     async def signal_while_refreshing(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
-        """Send a signal to a process as soon as it refreshes a curve.
+        """Send a signal to a process as soon as it is refreshing a curve.
 
         Return the leases that the process holds just after the signal, and the time of the signal.
         """
@@ -102,7 +102,7 @@ class Observer:
             if await self.held_leases(server):
                 server.send_signal(signal_number)
                 at_us = await self.read_clock_us()
-                await asyncio.sleep(0.1)  # a commit that was under way has ended by then, or never will
+                await asyncio.sleep(0.1)  # by then, a commit that was under way has ended or never will
                 held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
@@ -117,7 +117,7 @@ class Observer:
 
 
 async def keep_changing(port: int) -> None:
-    """Post to every board until cancelled, so that each board's curve is due again after every refresh interval."""
+    """Post to every board until cancelled, so that each curve is due for a refresh after every refresh interval."""
     connection, rng = Connection(port), random.Random(5)
     while True:
         for board in BOARDS:
@@ -144,7 +144,7 @@ async def kill_owner(observer: Observer, server: Server, figures: Figures) -> No
 
 
 async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """Stop an owner in the middle of a refresh. Let it continue once other processes have refreshed every curve."""
+    """Stop an owner in the middle of a refresh, and let it continue once other processes have refreshed every curve."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:
@@ -155,7 +155,10 @@ async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> 
 
 
 async def run_rounds(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int]:
-    """Kill one process and stop another in each round. Return the figures and how many curves broke the order."""
+    """Kill one process and stop another in each round.
+
+    Return the figures, and the number of curves stored out of order.
+    """
     for board in BOARDS:
         await fill_board(front_end.port, board, rows=options.rows, fields={"predictor": {"refresh_seconds": REFRESH_S}})
     connection = await asyncpg.connect(url)

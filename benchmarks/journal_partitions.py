@@ -83,7 +83,7 @@ class _Reader:
 
 
 async def _write(run: _Run, name: str) -> None:
-    """Post until the run ends. Each post of an owner to a board has a larger number than the one before."""
+    """Post until the run ends. Each of an owner's posts to a board has a larger number than the one before it."""
     connections, rng, number = [Connection(port) for port in run.ports], random.Random(name), 0
     while run.writing:
         boards = rng.sample(run.boards, rng.choice((1, 1, 3)))
@@ -114,7 +114,7 @@ async def _write(run: _Run, name: str) -> None:
 
 
 async def _read_page(connection: Connection, after: str, limit: int) -> list[bytes] | None:
-    """Return the lines of a page, or None if the process is away."""
+    """Return the lines of a page, or None if the process is unreachable."""
     try:
         status, answer = await connection.call("GET", f"/v1/journal?after={after}&limit={limit}")
     except (OSError, EOFError):
@@ -134,7 +134,7 @@ async def _read_to_end(port: int, reader: _Reader, boards: Sequence[str]) -> Non
 
 
 async def _visit_until_end(run: _Run, reader: _Reader, seed: int) -> None:
-    """Read the journal in visits to random processes while there are writers."""
+    """Read the journal in visits to random processes until the writers have ended."""
     rng = random.Random(seed)
     while run.writing:
         connection = Connection(rng.choice(run.ports))
@@ -149,7 +149,7 @@ async def _visit_until_end(run: _Run, reader: _Reader, seed: int) -> None:
 
 
 async def _kill_repeatedly(servers: Sequence[Server], run: _Run, seconds: float) -> None:
-    """Kill a process every 5 s, or twice in a short run. Start it again at once."""
+    """Kill a process every 5 s, or only twice in a short run, and start it again at once."""
     rng, pause_s = random.Random(1), min(_KILL_EVERY_S, seconds / 2)
     for _ in range(round(seconds / pause_s)):
         await asyncio.sleep(pause_s)
@@ -162,7 +162,7 @@ async def _kill_repeatedly(servers: Sequence[Server], run: _Run, seconds: float)
 
 
 async def prepare_store(url: str) -> int:
-    """Create a store with four partitions if the database is empty. Return the number of partitions of the store."""
+    """Create a store with four partitions if the database is empty. Return the store's number of partitions."""
     store = await PostgresStore.open(url, Settings())
     try:
         if store.dialect.schema_of(META) is None:

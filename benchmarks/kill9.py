@@ -37,7 +37,7 @@ class Kills:
 
 
 async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:
-    """Kill the service and start it again, `kills` times, while clients send posts."""
+    """Kill the service and start it again, `kills` times, while clients are posting."""
     rng, starts_ms, seen = random.Random(9), [], Kills()
     for _ in range(kills):
         ledger.progress.clear()

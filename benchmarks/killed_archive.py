@@ -40,7 +40,7 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
 
 
 async def fill_season(port: int, rows: int) -> None:
-    """Fill a season whose rows are archived as soon as it is closed, then set its end to one second from now."""
+    """Fill a season that is archived as soon as it is closed, then set its end to one second from now."""
     fields = {"closes_at": _after(timedelta(days=1)), "grace_seconds": 0, "keep_seconds": 0}
     await fill_board(port, BOARD, rows=rows, columns=_COLUMNS, fields=fields, refresh=False)
     ended = {**board_spec(column_names(_COLUMNS)), **fields, "closes_at": _after(timedelta(seconds=1))}
@@ -60,13 +60,13 @@ async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Season:
-    """Reads the state of the board from the database, and kills the process that closes the board."""
+    """Reads the board's state from the database, and kills the process that is closing the board."""
 
     def __init__(self, database: Any, jobs: list[Server]) -> None:
         self._database, self._jobs = database, jobs
 
     async def find_closer(self) -> Server | None:
-        """Return the process that holds the lease on closing, or None if there is no such process."""
+        """Return the process that holds the lease on closing, or None if no process does."""
         holder = await self._database.fetchval(_CLOSER)
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 

@@ -34,14 +34,14 @@ _FRONTS = 2
 _CLIENTS = 8
 # Each process lives for longer than the supervisor's `STEADY_S`. Otherwise the supervisor's pauses would grow.
 _KILL_EVERY_S = (1.6, 2.2)
-_RESENT_MAX = 20_000  # of each path; so many posts settle that sending all of them again would take minutes
+_RESENT_MAX = 20_000  # for each path, because sending all of the settled posts again would take minutes
 _PROGRESS_S = 30.0  # after a kill, a request must get status 200 within this time, or the run fails
 _QUIET, _CHECKER, _QUIET_ROWS = "quiet", "checker", 2_000
 
 
 @dataclass(slots=True)
 class Seen:
-    missing: int = 0  # acknowledged posts that the next read did not show
+    missing: int = 0  # acknowledged posts that were missing in the next read
     wrong: int = 0  # brackets without the true rank
     reads: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # reads that a front refused, by status
@@ -50,7 +50,10 @@ class Seen:
 
 
 async def _read(port: int, path: str, seen: Seen) -> Any:
-    """Return the body of an answer with status 200. Read over new connections; count other statuses, and resets."""
+    """Read until an answer has status 200, and return its body.
+
+    Each attempt uses a new connection, and failed attempts are counted.
+    """
     while True:
         connection = Connection(port)
         try:
@@ -111,7 +114,7 @@ async def _kill_in_turn(server: Server, store: Path, ledger: Ledger, kills: int,
 
 
 async def attack(server: Server, store: Path, kills: int) -> tuple[Ledger, Counter[str], Seen]:
-    """Kill processes while clients post and read. Return what the clients were told, the faults and what was seen."""
+    """Kill processes while clients post and read. Return the clients' records, the faults and the observations."""
     ledger, seen, port = Ledger(), Seen(), server.port
     for board in BOARDS:
         await create_board(port, board, board_spec(COLUMNS))

@@ -59,7 +59,7 @@ Grant = tuple[str, str, int]  # owner, reward, rank
 
 @dataclass
 class Trial:
-    """The answers that clients got about the contests, and the faults that were found."""
+    """The answers that clients received about the contests, and the faults that were found."""
 
     port: int
     rng: random.Random = field(default_factory=lambda: random.Random(12))
@@ -72,7 +72,10 @@ class Trial:
     faults: Counter[str] = field(default_factory=Counter)
 
     async def settle(self, method: str, path: str, body: object = None) -> tuple[Any, bool]:
-        """Send a request until it succeeds. Return the answer, and whether an earlier attempt got no clear answer."""
+        """Send a request until it succeeds.
+
+        Return the answer, and whether the outcome of an earlier attempt was unclear.
+        """
         sent = b"" if body is None else json.dumps(body).encode()
         for attempt in count():
             connection = Connection(self.port)
@@ -92,7 +95,7 @@ class Trial:
         raise AssertionError
 
     async def post(self, name: str) -> None:
-        """Post to contests that have no grants yet, and remember what was accepted."""
+        """Post to contests whose grants have not been made yet, and remember the posts that were accepted."""
         rng = random.Random(name)
         for number in count():
             open_contests = [each for each in self.values if each not in self.granted]
@@ -124,7 +127,7 @@ class Trial:
             self.claims[grant["id"]] = await asyncio.gather(*(self.settle("POST", path) for _ in range(_CLAIMERS)))
 
     async def end(self, contest: str) -> None:
-        """Let a contest end soon. If no process answered until then, choose another end."""
+        """Set the end of a contest to a moment soon. If no process answers before that moment, choose a later one."""
         path, ends_at = f"/v1/leaderboards/{contest}", _FAR
         while ends_at == _FAR:
             soon = datetime.now(UTC) + timedelta(seconds=self.rng.uniform(*_ENDS_S))
@@ -135,7 +138,7 @@ class Trial:
             ends_at = datetime.fromisoformat((await self.settle("GET", path))[0]["closes_at"])
 
     async def kill(self, server: Server) -> None:
-        """Kill a process, after waiting for grants that are being made."""
+        """Kill a process, after waiting a moment for a contest whose grants are being made."""
         await asyncio.sleep(self.rng.uniform(*_LIVES_S))
         with suppress(TimeoutError):
             await asyncio.wait_for(self.making.wait(), _WAITS_S)
@@ -175,7 +178,7 @@ class Trial:
         return found
 
     async def read_events(self, least: int) -> list[dict[str, Any]]:
-        """Return all events, as soon as there are at least that many."""
+        """Return all events, once there are at least that many."""
         connection, events = Connection(self.port), list[dict[str, Any]]()
         async with asyncio.timeout(_SETTLED_S):
             while True:
@@ -209,7 +212,7 @@ def _return_first(values: list[int], *_: int) -> list[int]:
 
 
 def expected_grants(values: Mapping[str, int], hidden: set[str]) -> set[Grant]:
-    """Return who gets which reward, with the rank, of owners with these values."""
+    """Return who should receive which reward, and at which rank, among owners with these values."""
     ranked = sorted((-value, owner) for owner, value in values.items() if owner not in hidden)
     last, found, rank = -(-len(ranked) * _PERCENT // 100), set[Grant](), 0
     for index, (value, owner) in enumerate(ranked):
@@ -221,7 +224,7 @@ def expected_grants(values: Mapping[str, int], hidden: set[str]) -> set[Grant]:
 
 
 async def run_trial(server: Server, *, kills: int, contests: int, rows: int) -> Trial:
-    """Fill contests, and end them while processes are killed. Return what was seen."""
+    """Fill contests and end them while processes are killed. Return what was observed."""
     trial, port = Trial(server.port), free_port()
     async with run_receiver(port) as receiver:
         receiver.is_broken = True

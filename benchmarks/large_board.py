@@ -74,7 +74,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def _busy(server: Server, options: Options) -> list[report.Bar]:
-    """Send posts and requests for positions of random owners, at a steady rate."""
+    """Send posts, and requests for the positions of random owners, at a steady rate."""
     seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a short run also has a shorter load
     rng = random.Random(3)
 

@@ -31,14 +31,14 @@ _READERS = 32
 _PAUSE_S = 0.05
 _LOOK_S = 0.1
 _GRACE_S = 2.0
-_TAIL_S = 5.0  # how long readers and the look at the curve go on after the last post
+_TAIL_S = 5.0  # how long the readers and the client that watches the curve go on after the last post
 _P99_MS, _LONGEST_MS, _FITTED_SHARE = 100, 1000, 0.1
-_EXACT_TOP = 500  # of a board whose spec says nothing
+_EXACT_TOP = 500  # the default of a board's specification
 
 
 @dataclass(slots=True)
 class Launch:
-    """Answers that the clients have seen. Times are in seconds since the first post."""
+    """The answers that clients have seen. Times are in seconds since the first post."""
 
     begun_s: float = field(default_factory=time.perf_counter)
     posted: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])  # (time, how many posts were answered)
@@ -54,12 +54,15 @@ class Launch:
         return max((count for answered_s, count in self.posted if answered_s <= at_s), default=0)
 
     def find_late_s(self) -> float:
-        """Return how many seconds after the passing of `exact_top` the curve was seen first, or never until the end."""
+        """Return the seconds from passing `exact_top` until a curve was first seen.
+
+        If no curve was seen, return the length of the run.
+        """
         passed_s = next(at_s for at_s, count in self.posted if count > _EXACT_TOP)
         return next((at_s - passed_s for at_s, entries in self.fitted if entries), self.now_s())
 
     def find_share(self) -> float:
-        """Return the smallest ratio of the entries of the fit to the entries posted `_GRACE_S` earlier."""
+        """Return the smallest ratio of the entries in a fit to the entries that had been posted `_GRACE_S` earlier."""
         known = [(entries, self.posted_until(at_s - _GRACE_S)) for at_s, entries in self.fitted]
         return min((entries / posted for entries, posted in known if posted > _EXACT_TOP), default=0.0)
 

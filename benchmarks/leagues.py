@@ -34,9 +34,9 @@ from tests.servers import postgres
 
 _SIZE, _DIVISIONS, _UP, _DOWN = 30, 10, 10, 5
 _BATCH, _BATCHES_PER_S, _READS_PER_S = 25, 100, 50
-_FILLED = 1_000  # posts of a request that fills
+_FILLED = 1_000  # posts per request while the league is filled
 _CONNECTIONS = 4
-_POSTS_PER_S_LEAST = 2_500  # slower, the period ends before all owners have posted
+_POSTS_PER_S_LEAST = 2_500  # at a lower rate, the period would end before all owners have posted
 _WINDOW_S, _LOOK_S = 0.25, 0.1
 _KILLED_ROWS, _LIVES_S = 6_000, (0.05, 0.6)
 _TIMES = "%Y-%m-%dT%H:%M:%S.%f"
@@ -51,7 +51,7 @@ def _path(league: str, *rest: str) -> str:
 
 
 async def _create(port: int, league: str, ends_at: datetime) -> None:
-    """Create a league whose first period ends then. The second one never ends."""
+    """Create a league whose first period ends at the given time. Its second period never ends."""
     bounds = [f"{each:{_TIMES}}" for each in (datetime(2020, 1, 1, tzinfo=UTC), ends_at)] + ["2100-01-01T00:00:00"]
     divisions = [
         {"name": f"d{at}", "promote": _UP * (at < _DIVISIONS - 1), "relegate": _DOWN * (at > 0)}
@@ -67,7 +67,7 @@ async def _create(port: int, league: str, ends_at: datetime) -> None:
 
 
 async def _fill(port: int, league: str, rows: int) -> float:
-    """Let each owner post once. Return the seconds that this took."""
+    """Let each owner post once. Return the time this took, in seconds."""
     rng = random.Random(3)
 
     async def post(connection: Connection, batch: Sequence[dict[str, object]]) -> None:
@@ -86,7 +86,7 @@ async def _fill(port: int, league: str, rows: int) -> float:
 
 
 async def _wait_closed(port: int, league: str, *, wait_s: float = 600) -> float:
-    """Wait until all owners have moved. Return the time of `perf_counter` then. Raises TimeoutError."""
+    """Wait until all owners have moved, and return the time by `perf_counter`. Raises TimeoutError."""
     connection, after = Connection(port), 0
     until_s = time.perf_counter() + wait_s
     while time.perf_counter() < until_s:
@@ -129,7 +129,7 @@ async def _measure_period(
 
 
 async def read_cohorts(port: int, league: str, period: str) -> Cohorts:
-    """Return the owners and values of all cohorts of a period."""
+    """Return the owners and values of all cohorts in a period."""
     connection, found = Connection(port), dict[str, dict[str, int]]()
     for division in range(_DIVISIONS):
         number = 1
@@ -145,7 +145,7 @@ async def read_cohorts(port: int, league: str, period: str) -> Cohorts:
 
 
 def expect_divisions(cohorts: Cohorts) -> dict[str, int]:
-    """Return the division in which each owner begins the next period. Equal values: by the order of arrival."""
+    """Return the division in which each owner begins the next period. Equal values are ordered by their arrival."""
     found = {}
     for name, values in cohorts.items():  # in the order of the answer, which is best first
         division, ranked = int(name.partition("-")[0][1:]), sorted(values, key=lambda owner: -values[owner])
@@ -158,7 +158,7 @@ def expect_divisions(cohorts: Cohorts) -> dict[str, int]:
 
 
 async def count_wrong(port: int, league: str, expected: Mapping[str, int]) -> int:
-    """Let all owners post in the second period. Return how many are not in the expected division, or in two cohorts."""
+    """Let all owners post in the second period. Return how many are in an unexpected division or in two cohorts."""
     owners = sorted(expected)
     connection = Connection(port)
     for start in range(0, len(owners), _FILLED):
@@ -174,7 +174,10 @@ async def count_wrong(port: int, league: str, expected: Mapping[str, int]) -> in
 
 
 def run_kills(url: str, folder: Path, *, kills: int, rows: int) -> tuple[int, int]:
-    """End leagues, and kill the service while they close. Return how many kills hit, and how many owners are wrong."""
+    """End leagues, and kill the service while they close.
+
+    Return the number of kills that hit a closing, and the number of owners who are wrong.
+    """
     rng, done, wrong = random.Random(9), 0, 0
     for trial in count():
         if done >= kills:
@@ -199,7 +202,7 @@ def run_kills(url: str, folder: Path, *, kills: int, rows: int) -> tuple[int, in
 
 
 def _kill_soon(server: Server, league: str, rng: random.Random) -> int:
-    """Kill a service after a moment, in which it may close. Return 1 if the league was not closed yet."""
+    """Kill a service after a moment in which a league may close. Return 1 if the league was not closed yet."""
     time.sleep(rng.uniform(*_LIVES_S))
     is_open = True
     with suppress(TimeoutError):
@@ -210,7 +213,7 @@ def _kill_soon(server: Server, league: str, rng: random.Random) -> int:
 
 
 def measure_service(name: str, port: int, rows: int, seconds: float, closing_s_max: float) -> list[report.Bar]:
-    """Measure one period of a league on a service. `name`: of its store."""
+    """Measure one period of a league on a service. `name` is the name of its store."""
     filled_s, took, closing_s, meanwhile = run_punctually(_measure_period(port, rows, seconds))
     p99 = {kind: each[len(each) * 99 // 100] for kind, each in took.items()}
     posted = len(took["batches"]) * _BATCH / seconds

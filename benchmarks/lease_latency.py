@@ -61,14 +61,14 @@ _SATURATED_MIN = 200_000
 
 
 def key_at(number: int) -> str:
-    """Return the key that has leased the resource with this number."""
+    """Return the key that leases the resource with this number."""
     return f"key-{number}"
 
 
 def fill_pools(store_url: str, pools: dict[str, int]) -> None:
     """Create pools in an empty store, and print how long this took.
 
-    `pools` maps the id of a pool to its number of resources. Every second resource is leased.
+    `pools` maps each pool's id to its number of resources. Every second resource is leased.
     """
     print(f"   loading {sum(pools.values()):,} resources", end="", flush=True)
     begun = time.perf_counter()
@@ -97,7 +97,7 @@ async def _fill(store_url: str, sizes: dict[str, int]) -> None:
 
 
 def _rows(pool_key: int, size: int) -> str:
-    """Return the statement that inserts the resources of a pool, in SQL for both databases."""
+    """Return the statement that inserts a pool's resources, in SQL that both databases understand."""
     digits = f"substr(CAST({10**_RESOURCE_DIGITS} + i AS text), 2)"
     cells = {
         "pool_key": f"{pool_key}",
@@ -115,7 +115,7 @@ def _rows(pool_key: int, size: int) -> str:
 
 
 def pool_ids(size: int, rounds: int) -> list[str]:
-    """Return the ids of enough pools for `rounds` rounds. Each pool has `size` resources."""
+    """Return the ids of enough pools for `rounds` rounds, with `size` resources in each pool."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 

@@ -44,7 +44,7 @@ _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_I
 
 @dataclass(slots=True)
 class Holding:
-    """A lease of a client, and the time in which the client believes that it has this lease."""
+    """A client's lease, and the time during which the client believes that it has this lease."""
 
     resource: str
     version: int
@@ -125,8 +125,8 @@ class Client:
 def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
     """Count the wrong pairs among successive holdings of each resource.
 
-    Return the number of pairs of different keys that overlap, and the number of pairs in which the later holding has no
-    greater version.
+    Return the number of pairs of different keys that overlap, and the number of pairs in which the version does not
+    grow.
     """
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
@@ -141,7 +141,7 @@ def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
 
 
 async def kill_front_ends(servers: list[Server], race: Race) -> None:
-    """Kill the front ends in turn, and start each again, while clients use the other front ends."""
+    """Kill the front ends in turn and start each again, while clients use the others."""
     number = 0
     while not race.stop:
         await asyncio.sleep(_KILL_EVERY_S)
@@ -156,7 +156,7 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
 async def run_race(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
     """Run the race until all leases are liberated.
 
-    Return the race, the state of the pool at the end, and the resources that are not free at the end.
+    Return the race, the state of the pool at the end, and the resources that are still not free.
     """
     connection = Connection(servers[-1].port)
     await connection.call_ok("PUT", POOL, {})

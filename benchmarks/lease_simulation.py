@@ -66,7 +66,7 @@ _EVERY_MINUTES = 20  # minutes between two points of a line in the picture
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A key that asks for a lease once."""
+    """A key that asks for one lease."""
 
     key: str
     region: str
@@ -75,7 +75,7 @@ class Arrival:
 
 
 def demand_per_minute(region: str, minute: int) -> float:
-    """Return how many keys request a lease in a region in that minute, on average."""
+    """Return the average number of keys that ask for a lease in a region during that minute."""
     hours = minute / 60 - 8 * REGIONS.index(region)
     usual = _BASE_PER_MINUTE * (1 + _SWING * math.sin(2 * math.pi * hours / 24))
     begun, lasts, more = _SPIKE
@@ -86,7 +86,7 @@ def demand_per_minute(region: str, minute: int) -> float:
 
 
 def draw_arrivals() -> Iterator[list[Arrival]]:
-    """Yield, for each minute, the keys that ask for a lease in that minute."""
+    """Yield, minute by minute, the keys that ask for a lease."""
     rng = random.Random(2026)
     number = 0
     for minute in range(MINUTES):
@@ -115,7 +115,7 @@ class Totals:
 
 
 class World(Meter):
-    """A simulated world: one store and its jobs, on a clock that the simulation moves."""
+    """A simulated world: one store and its jobs, whose clock the simulation moves."""
 
     def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
         self._store, self._balanced = store, balanced
@@ -195,7 +195,7 @@ class World(Meter):
             await self._store.write(lambda: self._groups.serve_requests(given_back))
 
     async def _drain_region(self, pool: Pool, minute: int) -> None:
-        """Remove resources from a region during the drain, as operators do, and add them again after the drain."""
+        """Remove resources from a region during the drain, as operators do, and add them back afterwards."""
         pools = lease_pools
         first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
         drained = [f"r{number}" for number in range(first, first + DRAINED)]
@@ -241,7 +241,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Totals:
 
 
 def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
-    """Draw each region's demand, each region's share in the balanced world, and the refused leases of both worlds."""
+    """Draw each region's demand, its share in the balanced world, and the refused leases of both worlds."""
     figure = new_figure(9, 8)
     axes: Any = figure.subplots(3, 1, sharex=True)
     hours = [minute / 60 for minute in range(0, MINUTES, _EVERY_MINUTES)]

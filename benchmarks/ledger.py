@@ -1,9 +1,8 @@
-"""Record the answers that clients get from a store under attack, and check that the store agrees with these answers.
+"""Records the answers that clients receive from a store under attack, and checks that the store agrees with them.
 
-A post is *settled* once the request with the post got status 200. A client repeats a request with the same post ids
-until the request gets status 200, and then sends its next request. The settled posts say which sums and counts the
-store must have, by owner and board. In the end posts are sent once more, and the store must answer `duplicate` for each
-of these posts.
+A post is *settled* once its request got status 200. A client repeats a request, with the same post ids, until it gets
+status 200, and only then sends its next request. The settled posts determine the sums and counts that the store must
+have, by owner and board. In the end posts are sent once more, and the store must answer `duplicate` for each of them.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _REFUSED = (429, 503)
 
 @dataclass(slots=True)
 class Ledger:
-    """The clients' records of their requests. `settled` has the settled posts, by the path of their requests."""
+    """The clients' records of their requests. `settled` holds the settled posts, by the path of their requests."""
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)
@@ -42,7 +41,7 @@ class Ledger:
     progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request gets status 200
 
     def sums(self) -> dict[tuple[str, str], list[int]]:
-        """Return, by (board, owner), the sums [xp, posts] that the store must have."""
+        """Return the sums [xp, posts] that the store must have, by (board, owner)."""
         found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for posts in self.settled.values():
             for post in posts:
@@ -61,7 +60,7 @@ class Ledger:
     def first_after_s(self, port: int, moment: float) -> float:
         """Return the seconds from `moment` until the process at `port` next answered a request with status 200.
 
-        `moment` is a time of the monotonic clock.
+        `moment` is a time by the monotonic clock.
         """
         return next((at - moment for at in self.acknowledged[port] if at > moment), float("inf"))
 
@@ -78,7 +77,7 @@ def _wire(post: dict[str, object], *, named_boards: bool) -> dict[str, object]:
 
 
 def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> tuple[str, list[dict[str, object]]]:
-    """Return the path and the posts of a random request: 1 or 20 posts, to one board or to all boards."""
+    """Return the path and the posts of a random request, which sends 1 or 20 posts to one board or to all boards."""
     kind = rng.random()
     boards = list(BOARDS) if kind < 0.5 else [rng.choice(BOARDS)]
     path = "/v1/posts" if kind < 0.5 else f"/v1/leaderboards/{boards[0]}/posts"
@@ -119,7 +118,7 @@ async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[s
 async def _settle(
     connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
 ) -> list[dict[str, str]]:
-    """Send a request again and again until it gets status 200. Return the results in that answer."""
+    """Repeat a request until it gets status 200, and return the results in that answer."""
     connection, pause_s = connections[0], _PAUSE_S
     while True:
         ledger.under_way += 1
@@ -143,11 +142,10 @@ async def _settle(
 
 
 async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
-    """Compare every owner's sums on every board with the ledger. Then send posts again, whose ids the store must know.
+    """Compare every owner's sums on every board with the ledger, then send posts again whose ids the store must know.
 
-    `resent_max`: how many of the last posts of each path are sent again; None for all.
-
-    Return the number of faults by kind.
+    `resent_max` limits how many of the last posts of each path are sent again; None means all of them. Return the
+    number of faults by kind.
     """
     faults: Counter[str] = Counter(lost=0, twice=0, forgotten=0)
     connection = Connection(port)
@@ -170,7 +168,7 @@ async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = Non
 
 
 def fault_bars(ledger: Ledger, faults: Counter[str]) -> list[report.Bar]:
-    """Return the bars of the faults that `audit_store` has found, and of deadlocks in refusals."""
+    """Return the bars for the faults that `audit_store` found, and for refusals that mention a deadlock."""
     return [
         report.Bar("accepted posts lost", faults["lost"], 0, at_most=True),
         report.Bar("posts applied twice", faults["twice"], 0, at_most=True),

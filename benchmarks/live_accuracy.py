@@ -38,7 +38,10 @@ KNOTS = 1_000
 
 
 class ShortGapsCounted:
-    """A live curve that counts in short gaps, as `rank=auto` does in a busy process. Ranks in short gaps are exact."""
+    """A live curve that counts in short gaps, as `rank=auto` does in a busy process.
+
+    Ranks in short gaps are therefore exact.
+    """
 
     def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
         self._live, self._keys = live, sorted_keys
@@ -61,7 +64,10 @@ class Changed:
 
 
 def change_board(board: CurveBoard, fit: Curve, part: float) -> Changed:
-    """Give a random part of the entries new values, count each as a move, and measure the curves of the new board."""
+    """Give a random part of the entries new values, and measure the curves of the new board.
+
+    Each change is counted as a move.
+    """
     rng = np.random.default_rng(SEED + 1)
     keys: Keys = board.keys.copy()
     chosen = rng.choice(len(keys), round(part * len(keys)), replace=False)

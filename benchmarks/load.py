@@ -1,7 +1,7 @@
-"""Create load with wrk, in rounds that alternate between contestants, so that servers can be compared.
+"""Creates load with wrk, in rounds that alternate between contestants, so that servers can be compared.
 
-A contestant is a function that takes the number of a round, runs the round and returns its figure. Contestants take
-turns (A B, B A, …) in one run, so that other work of the machine affects them alike. Figures are medians.
+A contestant is a function that receives the number of a round, runs the round and returns its figure. Contestants take
+turns (A B, B A, …) in one run, so that other work on the machine affects them alike. Figures are medians.
 """
 
 import json
@@ -19,7 +19,7 @@ _WARM_UP_S = 1.0
 
 
 class LoadFailedError(Exception):
-    """A request of a measured round got no answer, or an answer other than 2xx, so the round's rate means nothing."""
+    """A request of a measured round got no answer, or one other than 2xx, so the round's rate means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The kind of requests that wrk sends in a round.
+    """The kind of request that wrk sends in a round.
 
     If `rows` is 0, every request is `GET path`. Otherwise every request is for a random owner of a board with `rows`
-    owners. If `column` or `body` is given, the request is a post that adds 1 to 1,000 to that column or as `body` says.
-    Otherwise it is a `GET`, and its path is `path`, the owner and `after` joined. Each connection pauses before such a
-    request, at random and for `pause_ms` on average.
+    owners: a post if `column` or `body` is given, which adds 1 to 1,000 to that column or is as `body` says, and else a
+    `GET` of `path`, the owner and `after` joined. Before such a request, each connection pauses at random, for
+    `pause_ms` on average.
     """
 
     url: str
@@ -82,14 +82,14 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
 
 
 def wrk_contestant(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
-    """Return a contestant that runs wrk. Random owners depend on the round's number; round 0 is a short warm-up."""
+    """Return a contestant that runs wrk. The round's number seeds the random owners, and round 0 is a short warm-up."""
     return lambda number: run_wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
 
 
 def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
-    """Run rounds in which contestants take turns, and return the figures of each contestant, round by round.
+    """Run rounds in which contestants take turns, and return each contestant's figures round by round.
 
     Every second round has the reverse order. Round 0 warms up and is not counted.
     """
@@ -117,7 +117,7 @@ def median_per_s(figures: list[Figure]) -> float:
 
 
 def median_ratio(figures: list[Figure], baseline: list[Figure]) -> float:
-    """Divide the rate of each round by the baseline's rate in that round, and return the median."""
+    """Divide each round's rate by the baseline's rate in the same round, and return the median."""
     return statistics.median(one.per_s / other.per_s for one, other in zip(figures, baseline, strict=True))
 
 
@@ -125,7 +125,7 @@ COLUMNS = ("", "per second", "lowest", "highest", "p50 ms", "p99 ms")
 
 
 def table_row(name: str, figures: list[Figure]) -> list[str | float]:
-    """Return the row of one contestant, for a table with the columns COLUMNS."""
+    """Return one contestant's row for a table with the columns COLUMNS."""
     rates = [figure.per_s for figure in figures]
     p50_ms = statistics.median(figure.p50_ms for figure in figures)
     p99_ms = statistics.median(figure.p99_ms for figure in figures)

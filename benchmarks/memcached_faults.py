@@ -46,7 +46,7 @@ _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage
 
 
 def spoil_keys(cache: OpenMemcached, rng: random.Random) -> None:
-    """Overwrite every key of memcached with random bytes, with a cut value, or with the value of another key."""
+    """Overwrite every key in memcached with random bytes, with a cut value, or with the value of another key."""
     keys = cache.held()
     for key in keys:
         value = cache.value(rng.choice(keys))
@@ -55,7 +55,7 @@ def spoil_keys(cache: OpenMemcached, rng: random.Random) -> None:
 
 @contextmanager
 def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[None]:
-    """Repeat `work` on a thread until the block of the `with` statement ends."""
+    """Repeat `work` on a thread until the `with` block ends."""
     over = threading.Event()
 
     def run() -> None:
@@ -75,7 +75,7 @@ def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[Non
 
 @contextmanager
 def cause_fault(name: str, cache: OpenMemcached) -> Iterator[None]:
-    """Cause the fault `name` as long as the block of the `with` statement runs."""
+    """Cause the fault `name` until the `with` block ends."""
     with ExitStack() as stack:
         if name == "killed":
             cache.kill()
@@ -91,7 +91,7 @@ def cause_fault(name: str, cache: OpenMemcached) -> Iterator[None]:
 
 
 def count_outcomes(port: int) -> dict[str, float]:
-    """Return, by outcome, how many reads from memcached the front end has made."""
+    """Return the number of the front end's reads from memcached, by outcome."""
     metrics = read_metrics(port)
     found = {name.split('"')[1]: count for name, count in metrics.items() if name.startswith(_READS)}
     return {**found, "errors": metrics["rankcurve_memcached_errors_total"]}
@@ -106,7 +106,7 @@ class Seen:
 
 
 class Faults:
-    """The contestants for `load.run_alternately`, one for each fault. A contestant sends reads during its fault."""
+    """The contestants for `load.run_alternately`, one for each fault, which send reads while their fault lasts."""
 
     def __init__(self, server: Server, cache: OpenMemcached, options: Options) -> None:
         self._server, self._cache, self._options = server, cache, options

@@ -3,8 +3,8 @@
     PATH=/usr/lib/postgresql/15/bin:$PATH python -m benchmarks.node_faults --store URL [--rounds N] [--rows POSTS]
 
 The URL is the connection string of a superuser and names all nodes of a running cluster on this machine, the
-coordinator first, as for `citus_page`. The cluster has no database `rankcurve` and no such role. It gets a store by the
-page.
+coordinator first, as for `citus_page`. The cluster has no database `rankcurve` and no such role. It gets a store in the
+way that docs/citus.md describes.
 
 The load is that of `partitions_disturbed`: four processes with 16 posters each (`ledger`), and readers of boards that
 do not change. Beside it, two boards get new best entries all the time (`brackets_as_of`), one of them with segments,
@@ -60,7 +60,7 @@ _PAUSE_S = 0.02
 
 @dataclass
 class _Brackets:
-    """Posts of new best entries to two boards, and readers of brackets there."""
+    """Posts that bring new best entries to two boards, and the readers that check the brackets there."""
 
     ports: list[int]
     stopped: Callable[[], bool]
@@ -69,7 +69,7 @@ class _Brackets:
     read: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: {PLAIN: [], SPLIT: []})
 
     async def _call(self, connections: list[Connection], method: str, path: str, body: bytes = b"") -> bytes:
-        """Send a request to one process after the other, until it is answered with 200."""
+        """Send a request to one process after another until one answers with 200."""
         while True:
             try:
                 status, answer = await random.choice(connections).call(method, path, body)
@@ -113,7 +113,7 @@ class _Brackets:
             await asyncio.sleep(_PAUSE_S)
 
     def current_after_s(self, ended_s: float, ended_us: int) -> float:
-        """Return the seconds from the end of a move until estimates of both boards were as of a later moment."""
+        """Return the seconds from the end of a move until the estimates of both boards were as of a later moment."""
         return max(
             next((at_s - ended_s for at_s, as_of_us in found if as_of_us >= ended_us), float("inf"))
             for found in self.read.values()
@@ -122,7 +122,7 @@ class _Brackets:
 
 @dataclass
 class _Faults:
-    """Does faults to a cluster and to front ends. `done` has the kind of each, and when it was over, on both clocks."""
+    """Causes faults in a cluster and in front ends. `done` holds the kind of each fault and its end on both clocks."""
 
     cluster: Cluster
     url: str  # of the service
@@ -142,7 +142,7 @@ class _Faults:
         await asyncio.sleep(BACK_S_MAX)
 
     async def _kill(self, number: int) -> None:
-        """Kill a worker, the other one, the coordinator or a front end in turn, and start it again."""
+        """In turn, kill a worker, the other worker, the coordinator or a front end, and start it again."""
         victim = number % (len(self.folders) + 1)
         if victim == len(self.folders):
             service = self.services[number // 4 % len(self.services)]
@@ -171,7 +171,7 @@ class _Faults:
             _signal_node(data, signal.SIGCONT)
 
     async def _move(self, number: int) -> None:
-        """Move a partition to another worker, or a board to another partition, in turn."""
+        """In turn, move a partition to another worker, or a board to another partition."""
         if number % 2 == 0:
             await self._move_partition(number // 2 % _PARTITIONS)
             return
@@ -201,7 +201,7 @@ class _Faults:
 
 
 def _signal_node(data: Path, number: signal.Signals) -> None:
-    """Send a signal to all processes of a node, the first of which starts the others."""
+    """Send a signal to all processes of a node, of which the first has started the others."""
     first = int((data / "postmaster.pid").read_text().split()[0])
     children = Path(f"/proc/{first}/task/{first}/children")
     for process in (first, *map(int, children.read_text().split())):

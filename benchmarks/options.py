@@ -1,6 +1,6 @@
-"""The command line that all benchmarks share: options for the size, the length and the folder of a run.
+"""The command line that all benchmarks share, with options for a run's size, length and folder.
 
-The bars are meant for the default options. With other options a run can be smaller; its heading shows the size.
+The bars are meant for the default options. Other options can make a run smaller, and its heading then shows the size.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float
 
 @contextlib.contextmanager
 def working_folder(options: Options) -> Iterator[Path]:
-    """Yield a new folder for this run. Delete the folder at the end, even if an exception or SIGTERM ends the run."""
+    """Yield a new folder for this run, and delete it at the end, even if an exception or SIGTERM ends the run."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rankcurve-bench-", dir=options.folder) as name:

@@ -1,7 +1,7 @@
-"""Send requests at random moments at a given rate, even if answers are late, and measure how long each request takes.
+"""Sends requests at random moments at a given rate, even if answers are late, and measures how long each takes.
 
-The time of a request counts from when it was due, so waits for a free connection and delays of this process are
-included. The client is as small as possible, because it shares the machine with the measured service.
+The time of a request counts from the moment when it was due, so it includes any wait for a free connection and any
+delay in this process. The client is as small as possible, because it shares the machine with the measured service.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kinds = dict[str, tuple[Ask, int]]  # what to send and how often per second, by 
 
 
 def run_punctually(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on an event loop that wakes on time. The usual loop uses epoll and may wake a millisecond late."""
+    """Run `work` on an event loop that wakes on time. The usual one uses epoll and may wake a millisecond late."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(work)
 
@@ -42,10 +42,10 @@ def build_post(path: str, body: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection that has one request at a time.
+    """A connection that has one request under way at a time.
 
-    The connection calls `answered` after each answer with status 200. It calls `failed` after any other answer, and
-    when the connection is lost.
+    It calls `answered` after each answer with status 200, and `failed` after any other answer or when the connection is
+    lost.
     """
 
     def __init__(self, answered: Callable[[_Connection], None], failed: Callable[[str], None]) -> None:
@@ -78,7 +78,7 @@ class _Connection(asyncio.Protocol):
 
 
 class PacedClient:
-    """A client that sends requests to one port at a given rate, over `CONNECTIONS` connections."""
+    """Sends requests to one port at a given rate, over `CONNECTIONS` connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -124,7 +124,7 @@ class PacedClient:
         return self._took_ms
 
     async def measure_saturation(self, ask: Ask, *, seconds: float) -> float:
-        """Return the requests answered per second if every connection sends a new request right after each answer."""
+        """Return the rate of answers per second if every connection sends its next request right after each answer."""
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:

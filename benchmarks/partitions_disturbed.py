@@ -14,8 +14,8 @@ this kind. Its ranks by value need no partition, so they must go on, whatever is
 
 Bars: no accepted post is lost or applied twice, no post id is forgotten, no rank is wrong, no page is empty, and no
 client is told of a deadlock. Each partition is read and written within 10 s after the command has ended. If a command
-keeps partitions away for more than 10 s, the others go on: from 2 s after its begin, pages, estimates and posts come at
-0.9 of the rate before, and no gap between two of them is longer than 2 s.
+keeps partitions unreachable for more than 10 s, the others go on: from 2 s after the command began, pages, estimates
+and posts come at 0.9 of the rate before, and no gap between two of them is longer than 2 s.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _SPREAD = "still-spread"  # the board with a segment in each partition
 
 @dataclass(slots=True)
 class _Reads:
-    """The answers to the readers of one partition."""
+    """The answers that the readers of one partition received."""
 
     right: int = 0
     wrong: int = 0
@@ -67,7 +67,7 @@ class _Reads:
 
 @dataclass(slots=True)
 class _Posts:
-    """The posts to one board of a partition, sent one after the other."""
+    """The posts to one board of a partition, which are sent one after the other."""
 
     longest_s: float = 0.0  # the longest wait for an answer, with all repetitions of the request
     accepted_s: list[float] = field(default_factory=list)  # when each post was accepted, on the monotonic clock
@@ -78,7 +78,7 @@ class _Posts:
 
 
 def rotate_hosts(url: str, first: int) -> str:
-    """Return a connection string with several hosts that begins with another one of them."""
+    """Return a connection string with the same hosts, which begins with another one of them."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
     listed = hosts.split(",")
@@ -91,7 +91,7 @@ def _still(partition: int) -> str:
 
 
 async def _fill(port: int, partitions: int) -> None:
-    """Create a board in each partition: the owner of rank n has the value _STILL_ROWS - n."""
+    """Create a board in each partition, on which the owner of rank n has the value _STILL_ROWS - n."""
     rows = [(f"owner-{rank}", _STILL_ROWS - rank) for rank in range(1, _STILL_ROWS + 1)]
     for partition in range(partitions):
         for board in (_still(partition), f"probe-{partition}"):
@@ -113,7 +113,7 @@ async def _post_rows(port: int, board: str, rows: list[tuple[str, int]]) -> None
 
 
 def _path(board: str, kind: str, rank: int) -> str:
-    """Return the path of a request of this kind, which has the owner of this rank in its answer."""
+    """Return the path of a request of this kind, whose answer must contain the owner of this rank."""
     path = f"/v1/leaderboards/{board}"
     return {
         "by value": f"{path}/rankings/xp/positions?values={_STILL_ROWS - rank}&rank=estimate",
@@ -131,7 +131,7 @@ def _is_right(kind: str, rank: int, answer: dict[str, Any]) -> bool:
 
 
 async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledger, reads: _Reads) -> None:
-    """Ask for answers of these kinds from a still board, and compare each with the right one."""
+    """Send requests of these kinds about a board that does not change, and compare each answer with the right one."""
     rng, connections = random.Random(f"{board} {kinds}"), [Connection(port) for port in ports]
     while not ledger.stop:
         rank, kind = rng.randint(1, _STILL_ROWS), rng.choice(kinds)
@@ -158,7 +158,7 @@ async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledg
 
 
 async def _probe(ports: list[int], partition: int, ledger: Ledger, probed: _Posts) -> None:
-    """Post to one board of the partition, and note when each post was accepted."""
+    """Post to one board of the partition, and record when each post was accepted."""
     rng, connections, number = random.Random(partition), [Connection(port) for port in ports], 0
     path = f"/v1/leaderboards/probe-{partition}/posts"
     while not ledger.stop:
@@ -180,7 +180,7 @@ async def _probe(ports: list[int], partition: int, ledger: Ledger, probed: _Post
 
 
 class _Run(NamedTuple):
-    """A run of the command: its begin and its end on the monotonic clock, in seconds."""
+    """One run of the command, with its begin and end on the monotonic clock, in seconds."""
 
     begun_s: float
     ended_s: float
@@ -201,7 +201,7 @@ async def _disturb(options: Options, runs: list[_Run]) -> None:
 
 @dataclass
 class Load:
-    """Posts and reads beside disturbances, and what they were answered."""
+    """The posts and reads that go on during disturbances, and their answers."""
 
     ports: list[int]
     partitions: int
@@ -234,7 +234,7 @@ class Load:
         self.faults = await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
 
     def make_bars(self, seconds: float, ended_s: Sequence[float]) -> list[report.Bar]:
-        """Print what was answered in `seconds`, and return the bars. `ended_s`: when the disturbances ended."""
+        """Print what was answered in `seconds`, and return the bars. `ended_s` is when the disturbances ended."""
         back_s = [max(each.first_after_s(moment_s) for moment_s in ended_s) for each in self.posts]
         report.print_table(
             ["partition", "right reads", "wrong", "refused", "longest post s", "back s"],
@@ -270,7 +270,7 @@ class Load:
 
 
 def _compare_rates(runs: list[_Run], reads: list[_Reads], posts: list[_Posts], seconds: float) -> list[report.Bar]:
-    """Return the bars of the partitions that went on while the command kept others away for long enough."""
+    """Return the bars of the partitions that went on while the command kept others unreachable for long enough."""
     ratios: dict[str, list[float]] = {}
     longest_gap_s = 0.0
     for run in runs:

@@ -30,7 +30,7 @@ Figures = dict[str, dict[str, Any]]  # by program: date, commit, machine, second
 
 
 class Row(NamedTuple):
-    """A line of the page."""
+    """One row of the page."""
 
     program: str
     bar: str  # the name of the bar that the program measures
@@ -128,7 +128,7 @@ PROGRAMS = tuple(dict.fromkeys(row.program for row in ROWS))
 
 
 def measure_program(program: str, boards: Path, *, quick: bool) -> dict[str, Any]:
-    """Run a benchmark, and return its figures. Raises RuntimeError if it fails."""
+    """Run a benchmark as a program, and return its figures. Raises RuntimeError if it fails."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rankcurve-figures-") as folder:
         file = Path(folder) / "figures.json"
@@ -148,7 +148,7 @@ def measure_program(program: str, boards: Path, *, quick: bool) -> dict[str, Any
 
 
 def _changed() -> bool:
-    """Return whether the tree has changes, apart from those that this command makes."""
+    """Return whether the tree has uncommitted changes other than those that this command makes."""
     return bool(_git("status", "--porcelain", "--", ".", ":!docs/performance.*"))
 
 
@@ -181,7 +181,7 @@ def render_page(figures: Figures) -> str:
 
 
 def render_chart(figures: Figures) -> str:
-    """Return an SVG of the rates beside a rival or a floor: a bar each for then and now, and a line at 1."""
+    """Return an SVG of the rates relative to a rival or a floor: one bar for then, one for now, and a line at 1."""
     found = list(_measured(figures, [row for row in ROWS if row.beside]))
     height, line_at = _LINE_PX * (len(found) + 1), _TEXT_PX + round(_BAR_PX / _SHOWN_MAX)
     parts = [

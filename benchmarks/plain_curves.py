@@ -1,6 +1,6 @@
-"""Boards as plain lists of keys, and curves of them whose knots are chosen in different ways.
+"""Boards as plain lists of keys, and curves for them whose knots are chosen in different ways.
 
-All curves of a board have the same keys and the same number of knots; only the knots' places differ.
+All curves of a board have the same keys and equally many knots, and differ only in where the knots are.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ class PlainBoard:
         return Curve(knots, total=len(self.sorted_keys), as_of_us=0)
 
     def uniform(self, knots_max: int) -> Curve:
-        """Return a curve whose knots are at equal distances in rank."""
+        """Return a curve whose knots are spaced equally by rank."""
         total, knots = len(self.sorted_keys), self.knots
         keys = [knot.key for knot in knots]
         rows = {round(index * (total - 1) / (knots_max - 1)) for index in range(knots_max)}
@@ -39,7 +39,7 @@ class PlainBoard:
         return self._curve([knots[index] for index in indexes])
 
     def geometric(self, knots_max: int) -> Curve:
-        """Return a curve whose knots are at equal ratios of rank, as the walk of skip sampling chooses them."""
+        """Return a curve whose knots have equal ratios of rank, as in the walk of skip sampling."""
         plan = walk(len(self.sorted_keys), knots_max=knots_max)
         try:
             question = next(plan)
@@ -62,11 +62,11 @@ class PlainBoard:
         return Landing(knot.key, row - knot.better_count, knot.ties)
 
     def certified(self, knots_max: int) -> Curve:
-        """Return a curve that is fitted from all keys. The fit minimises and measures the worst relative error."""
+        """Return a curve fitted from all keys, by a fit that minimises the worst relative error and measures it."""
         return fit_certified(np.array(self.sorted_keys, dtype=np.int64), knots_max)
 
     def errors(self, curve: KnotRanks, step: int = 1) -> Iterator[tuple[int, float, bool]]:
-        """Yield (true rank, relative error, whether the bracket is wrong) at each key and one step after each key."""
+        """Yield (true rank, relative error, whether the bracket is wrong) at each key and one step after it."""
         for key, better_count, ties in self.knots:
             for at_key, rank in ((key, better_count + 1), (key + step, better_count + ties + 1)):
                 bracket = curve.locate(at_key)

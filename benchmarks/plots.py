@@ -40,7 +40,7 @@ class Line:
 
 
 def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
-    """Return the line of a curve: the worst error in each bin of ranks.
+    """Return a curve's line in a picture: the worst error in each bin of ranks.
 
     `worst_percent` of the line is the worst error at all ranks beyond `past_rank`.
     """
@@ -57,7 +57,7 @@ def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: in
 
 
 def spacing_lines(board: PlainBoard) -> list[Line]:
-    """Return the lines of three curves that have equally many knots, at places chosen in three ways."""
+    """Return the lines of three curves with equally many knots, which are placed in three different ways."""
     curves = {
         "uniform spacing": board.uniform(KNOTS),
         "geometric spacing (skip)": board.geometric(KNOTS),
@@ -67,7 +67,7 @@ def spacing_lines(board: PlainBoard) -> list[Line]:
 
 
 def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Line]:
-    """Return the lines of a frozen and a live curve on the later board. Both were fitted to the earlier board."""
+    """Return the lines of a frozen and a live curve on the later board, both fitted to the earlier one."""
     fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
     counts = LiveCounts(fit)
     for name in sorted(before.keys() | after.keys()):
@@ -80,7 +80,7 @@ def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Lin
 
 
 def new_figure(width_inches: float, height_inches: float) -> Any:
-    """Return an empty picture, which is written as the same SVG file each time."""
+    """Return an empty picture, whose SVG file is the same each time it is written."""
     import matplotlib
     from matplotlib.figure import Figure
 

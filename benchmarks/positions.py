@@ -31,7 +31,7 @@ _BARS = {"positions": 0.6, "around": 0.3, "top 10": 0.75, "top 10 unchanged": 0.
 
 
 async def check_positions(port: int, rows: int) -> dict[str, int]:
-    """Request positions of some owners in the default mode, and compare the answers with the true ranks.
+    """Request the positions of some owners in the default mode, and compare the answers with the true ranks.
 
     Return the number of answers by method. Raises BadAnswerError.
     """

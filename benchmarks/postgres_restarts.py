@@ -48,7 +48,7 @@ class Attack:
 
 
 async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
-    """End a random database session every 2 s, except when the server cannot be reached."""
+    """End a random database session every 2 s, unless the server is unreachable."""
     while not ledger.stop:
         with contextlib.suppress(RuntimeError):
             attack.terminated += int(await asyncio.to_thread(server.run_sql, _TERMINATE))
@@ -82,7 +82,7 @@ async def attack_under_load(
 ) -> tuple[Ledger, T, Counter[str]]:
     """Run the posters while `attack` disturbs the store.
 
-    Return the ledger of the posters, the result of `attack`, and the faults of the store.
+    Return the posters' ledger, the result of `attack`, and the faults found in the store.
     """
     ledger = Ledger()
     for board in BOARDS:

@@ -1,4 +1,4 @@
-"""Two proxies in front of what is measured: `FaultyProxy` before the service, `SlowProxy` before a database.
+"""Two proxies that disturb what is measured: `FaultyProxy` in front of the service, `SlowProxy` before a database.
 
 python -m benchmarks.proxies PORT TARGET     (a SlowProxy; each line of standard input is its new factor)
 """
@@ -39,11 +39,11 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class FaultyProxy:
-    """An HTTP proxy that loses, delays, repeats and answers what it should carry, at random.
+    """An HTTP proxy that loses, delays, repeats and answers requests at random.
 
-    It loses some requests with a body before the service gets them. It loses the answers of some, and cuts others
-    short. It delivers some requests twice at the same time, and holds some back. It answers some itself, as a proxy
-    does whose service is away. It carries all others unchanged. `counts` tells how many requests each fault met.
+    It loses some requests with a body before the service gets them. It loses the answers to others, or cuts them short.
+    It delivers some requests twice at the same time, and holds some back. To some it replies itself, as a proxy does
+    whose service is unreachable. It forwards all others unchanged. `counts` tells how many requests met each fault.
     """
 
     def __init__(self, target: int, rng: random.Random) -> None:
@@ -109,7 +109,10 @@ class FaultyProxy:
             return web.Response(body=await answer.read(), status=answer.status, headers=kept)
 
     def _draw_fault(self) -> str:
-        """Return the fate of the next request. Every round has every fault, so that even a short run meets them all."""
+        """Return the fate of the next request.
+
+        Every round contains every fault, so that even a short run meets them all.
+        """
         if not self._drawn:
             faults = [fault for fault, times in FAULTS.items() for _ in range(times)]
             self._drawn = faults + ["carried"] * (_ROUND - len(faults))
@@ -171,7 +174,10 @@ class SlowProxy:
 
 @contextmanager
 def run_slow_proxy(port: int, target: int) -> Iterator[IO[str]]:
-    """Run a SlowProxy at `port` in a process of its own. Yield the stream that takes its factors, a line each."""
+    """Run a SlowProxy at `port` in a process of its own.
+
+    Yield the stream that accepts its factors, one on each line.
+    """
     command = [sys.executable, "-m", "benchmarks.proxies", str(port), str(target)]
     process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, text=True, bufsize=1)
     try:

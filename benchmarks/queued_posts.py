@@ -88,7 +88,7 @@ class Seen:
 async def send_posts(port: int, part: int, posted: Posted, until_s: float, sent_per_s: int) -> None:
     """Post at an even pace until `until_s`.
 
-    All posts of an owner are sent on one connection, so that the order of these posts is known.
+    All of an owner's posts are sent on one connection, so that their order is known.
     """
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, posted.rows, CONNECTIONS)
@@ -119,7 +119,7 @@ async def send_posts(port: int, part: int, posted: Posted, until_s: float, sent_
 
 
 async def probe_latency(port: int, seen: Seen, until_s: float) -> None:
-    """Post for the probes at an even pace, and record when each of these posts becomes visible."""
+    """Post for the probes at an even pace, and record when each post becomes visible."""
     names = [f"probe-{number}" for number in range(PROBES)]
     sent: dict[str, deque[tuple[int, float]]] = {name: deque() for name in names}
     shown = dict.fromkeys(names, 0)
@@ -168,7 +168,10 @@ async def record_applied(database: Any, seen: Seen, until_s: float) -> None:
 
 
 async def record_waiting(url: str, posted: Posted, seen: Seen, until_s: float) -> None:
-    """Record the most posts that waited. Look at random moments, because the senders send in a steady rhythm."""
+    """Record the highest number of waiting posts.
+
+    The queue is sampled at random moments, because the senders have a steady rhythm.
+    """
     database, rng = await asyncpg.connect(url), random.Random(0)
     while time.monotonic() < until_s:
         accepted = posted.accepted + seen.probed  # read first: a post that is applied in between does not wait
@@ -191,7 +194,7 @@ async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> Non
 async def run_attack(
     port: int, url: str, workers: list[Server], options: Options, sent_per_s: int
 ) -> tuple[Posted, Seen, dict[str, int]]:
-    """Run senders, probes and kills at the same time. Afterwards compare the board with the accepted posts."""
+    """Run senders, probes and kills at the same time, then compare the board with the accepted posts."""
     posted, seen = Posted(options.rows), Seen()
     await create_board(port, BOARD, _SPEC)
     database = await asyncpg.connect(url)
@@ -233,7 +236,7 @@ async def audit_board(database: Any, posted: Posted) -> dict[str, int]:
 
 @contextmanager
 def run_meanwhile(command: str) -> Iterator[None]:
-    """Run a shell command during the block, if it is not empty. Then end the command and its children."""
+    """Run a shell command, unless it is empty, during the `with` block. Then end the command and its children."""
     if not command:
         yield
         return
@@ -248,7 +251,7 @@ def run_meanwhile(command: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run. `steady_per_s` are the rates of its seconds without the first two, when the queue fills."""
+    """The result of a run. `steady_per_s` leaves out the rates of the first two seconds, in which the queue fills."""
 
     steady_per_s: list[float]
     latency_p99_s: float
@@ -257,7 +260,7 @@ class Outcome:
 
 
 def attack_queue(options: Options, folder: Path, *, sent_per_s: int, during: str) -> Outcome:
-    """Send posts to a new store, kill workers at the same time, and print and return what came of it."""
+    """Send posts to a new store while workers are killed, and print and return the outcome."""
     options = replace(options, seconds=max(options.seconds, _SECONDS_MIN))
     with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()

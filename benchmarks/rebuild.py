@@ -2,8 +2,8 @@
 
 python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 
-One owner has 1,000 posts, spread one by one between the batches of the others over all of the journal. Some of
-these posts are taken back while nobody posts: the oldest, the newest and others at equal distances.
+One owner has 1,000 posts, spread one by one between the batches of the others over all of the journal. Some of these
+posts are voided while nobody posts: the oldest, the newest and others at equal distances.
 
 Some rows are deleted before the rebuild. The whole table is read by the database driver before the deletion and after
 the rebuild, and all rows are compared. Operators use the same command for a rebuild. The start of the command counts as
@@ -35,7 +35,7 @@ _OWNERS_RATIO = 0.25  # number of owners / number of posts: an owner gets four p
 
 
 async def _post_runs(port: int, bodies: Sequence[bytes]) -> None:
-    """Post the batches, and between them the runs of one owner, each with an id."""
+    """Post the batches, and between them the runs of one owner, each run with an id."""
     connection, sent = Connection(port), 0
     for number, body in enumerate(bodies, 1):
         await connection.call("POST", f"/v1/leaderboards/{BOARD}/posts", body)
@@ -46,7 +46,7 @@ async def _post_runs(port: int, bodies: Sequence[bytes]) -> None:
 
 
 async def _void_runs(port: int) -> list[float]:
-    """Take back some of the runs. Return how long each request took, in milliseconds."""
+    """Void some of the runs. Return the milliseconds that each request took."""
     connection, times_ms = Connection(port), []
     await connection.call_ok("GET", f"/v1/leaderboards/{BOARD}/entries/{_RUNNER}")
     for index in range(_VOIDED):

@@ -95,14 +95,14 @@ def _draw_bound(rng: random.Random) -> str:
 
 
 def simplify(answer: Any) -> Any:
-    """Return an answer in the form in which it is compared: of an error, the kind of error alone."""
+    """Return an answer in the form in which answers are compared; of an error, only the kind is kept."""
     if isinstance(answer, Exception):
         return type(answer).__name__
     return [simplify(each) for each in answer] if isinstance(answer, list) else answer
 
 
 def compare(port: int, redis_port: int, *, commands: int, seed: int, protocol: int = 2) -> list[str]:
-    """Send the same random commands to both servers. Return a line for each answer that differs."""
+    """Send the same random commands to both servers, and return a line for each answer that differs."""
     import redis
 
     rng, differing = random.Random(seed), list[str]()
@@ -136,7 +136,7 @@ def _is_refused(command: Sequence[str]) -> bool:
 
 
 def owner_of(index: int) -> str:
-    """Return the owner at an index, as redis-benchmark draws them."""
+    """Return the owner at an index, with the name that redis-benchmark draws."""
     return f"m{index:012d}"
 
 
@@ -186,7 +186,7 @@ async def _send_pipelines(port: int, pipelines: Iterable[bytes]) -> None:
 
 
 def by_batches(port: int, rows: int) -> Callable[[int], load.Figure]:
-    """Return a contestant that posts the same over HTTP."""
+    """Return a contestant that posts the same by batches over HTTP."""
 
     def contestant(number: int) -> load.Figure:
         bodies = list(map(batch_body, draw_batches(rows, number)))
@@ -198,7 +198,7 @@ def by_batches(port: int, rows: int) -> Callable[[int], load.Figure]:
 
 
 def by_ranks(port: int, options: Options) -> Callable[[int], load.Figure]:
-    """Return a contestant that asks for the ranks of random members by redis-benchmark."""
+    """Return a contestant that asks for the ranks of random members with redis-benchmark."""
     program = require_program("redis-benchmark", "redis-tools")
 
     def contestant(number: int) -> load.Figure:
@@ -225,7 +225,7 @@ def by_ranks(port: int, options: Options) -> Callable[[int], load.Figure]:
 
 
 def by_positions(url: str, folder: Path, options: Options) -> Callable[[int], load.Figure]:
-    """Return a contestant that asks for the same over HTTP by wrk."""
+    """Return a contestant that asks for the same ranks over HTTP with wrk."""
     owners = folder / "owners.txt"
     owners.write_text("".join([f"{owner_of(index)}\n" for index in range(options.rows)]))
     path = f"/v1/leaderboards/{BOARD}/entries/"
@@ -244,7 +244,7 @@ def _fill_redis(port: int, rows: int) -> None:
 
 
 def count_differing(folder: Path) -> int:
-    """Return how many of the random commands have another answer than Redis gives. Print some of them."""
+    """Return how many random commands get another answer than from Redis, and print some of them."""
     port = free_port()
     environment = {"RANKCURVE_RESP_PORT": str(port)}
     with serve_redis(folder) as theirs, serve_file(folder / "random.db", environment=environment):

@@ -1,10 +1,10 @@
-"""The Redis shell of `against_redis`: the busiest routes of the service, served from a Redis sorted set.
+"""The Redis shell of `against_redis`, which serves the service's busiest routes from a Redis sorted set.
 
-The shell uses the same aiohttp and uvloop as the service. It is as fast as such a shell can reasonably be: redis-py's
-asyncio client with hiredis, the commands of one request in one pipeline, msgspec for JSON. The shell does less than the
-service: it has no brackets, no versions, no post ids and no cursors, and it ranks ties by member. As in the service,
-entries have the time of their last change; a Redis hash beside the sorted set holds these times. With `bare=1` a
-request reads and writes only scores, no times.
+The shell uses the same aiohttp and uvloop as the service, and is as fast as such a shell can reasonably be: it has
+redis-py's asyncio client with hiredis, sends the commands of one request in one pipeline, and uses msgspec for JSON. It
+does less than the service: it has no brackets, versions, post ids or cursors, and it ranks ties by member. As in the
+service, each entry has the time of its last change, which is kept in a Redis hash beside the sorted set. With `bare=1`,
+a request reads and writes only scores, without times.
 """
 
 import sys

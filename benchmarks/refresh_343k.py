@@ -23,7 +23,10 @@ _COLUMNS = 6
 
 
 async def time_refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Return (seconds that the refresh reports, seconds of the request) by column and round. Round 0 is not counted."""
+    """Return (seconds that the refresh reports, seconds of the request) by column and round.
+
+    Round 0 is not counted.
+    """
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in column_names(_COLUMNS)}
     connection = Connection(port)
     sampled = {

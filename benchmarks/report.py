@@ -1,6 +1,6 @@
-"""Print the machine, the figures and whether the bars are met, in one form for all benchmarks.
+"""Prints the machine, the figures and whether the bars are met, in the same form for all benchmarks.
 
-A figure is never printed without the machine, the size and the baseline that it was measured with.
+A figure is never printed without the machine, the size and the baseline with which it was measured.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One promise of the project: `measured` must be at least `target`, or, if `at_most` is true, at most `target`.
+    """A promise of the project: `measured` must be at least `target`, or at most `target` if `at_most` is true.
 
     If `target` is None, the figure is only reported.
     """
@@ -67,7 +67,7 @@ def print_heading(title: str, folder: Path) -> None:
 
 
 def machine_facts(folder: Path) -> list[str]:
-    """Return lines about the processor, the memory, the disk, the versions and the load average.
+    """Return lines about the processor, memory, disk, versions and load average.
 
     The line about the disk names the file system, and the time of one durable append of 4 KiB in `folder`.
     """
@@ -114,7 +114,7 @@ def _sync_ms(folder: Path) -> float:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
-    """Print rows under their column names: text to the left, numbers to the right."""
+    """Print rows under their column names, with text aligned left and numbers right."""
     cells = [[cell if isinstance(cell, str) else plain(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
     print()

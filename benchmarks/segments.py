@@ -4,11 +4,11 @@
                                   [--ways NAME ...]
 
 `--store` names an empty database, or a store with partitions, which may be on Citus: the boards of one and of several
-segments are there. Without it they are on a PostgreSQL server of this benchmark, in four partitions. The plain board is
-in a store without partitions, on a server with the settings of the other one that decide how fast it commits.
+segments are there. Without it, they are in four partitions on a PostgreSQL server that this benchmark starts. The plain
+board is in a store without partitions, on a server with the same settings for how fast it commits.
 
 Each contestant has `--fronts` front ends, and wrk loads all of them at once. `--ways` names some of the ways to read
-and post, by the first words of their names. Boards that are there from an earlier run are not filled again.
+and post, by the first words of their names. Boards that exist from an earlier run are not filled again.
 
 With more than `_COMPARED_ROWS_MAX` rows, only a board of eight segments is filled, refreshed and read, and the memory
 of a front end without jobs is measured.
@@ -73,13 +73,13 @@ Contestant = Callable[[int], load.Figure]
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A contestant: a board, and the front ends that serve it."""
+    """A contestant, which is a board and the front ends that serve it."""
 
     board: str
     fronts: Sequence[Server]
 
     def run_at_all(self, make: Callable[[Server, str], Contestant], *, board: str | None = None) -> Contestant:
-        """Return a contestant that runs what `make(front, board)` returns at all front ends at once."""
+        """Return a contestant that runs the result of `make(front, board)` at all front ends at once."""
         each = [make(front, board or self.board) for front in self.fronts]
 
         def contestant(number: int) -> load.Figure:
@@ -92,7 +92,10 @@ class _Side:
 
 
 def _prepare_board(url: str, folder: Path, board: str, segments: int, rows: int) -> None:
-    """Create a board and fill it through the store, unless it is there. Also create an empty board that closes."""
+    """Create a board and fill it through the store, unless it already exists.
+
+    Also create an empty board that closes.
+    """
     with serve_store(url, folder, jobs="none") as server:
         status, _ = call_once(server.port, "GET", f"/v1/leaderboards/{board}")
         if status == 200:
@@ -131,7 +134,7 @@ def _poster(rows: int, seconds: float, connections: int, front: Server, board: s
 
 
 def _beside(measured: Contestant, other: Contestant) -> Contestant:
-    """Return a contestant that runs both at once, and has the figure of the first."""
+    """Return a contestant that runs two others at once and returns the first one's figure."""
 
     def contestant(number: int) -> load.Figure:
         with ThreadPoolExecutor(1) as pool:
@@ -144,7 +147,7 @@ def _beside(measured: Contestant, other: Contestant) -> Contestant:
 
 
 def _contestant(way: str, side: _Side, options: Options) -> Contestant:
-    """Return a contestant that reads or posts in one of the ways of `_BARS`. All front ends share the connections."""
+    """Return a contestant that reads or posts in one of the ways in `_BARS`. The front ends share the connections."""
     rows, seconds, fronts = options.rows, options.seconds, len(side.fronts)
     few, many, clients = (max(1, connections // fronts) for connections in (FEW, MANY, _CLIENTS))
     post = partial(_poster, rows, seconds, clients)
@@ -181,7 +184,7 @@ def _compare(way: str, sides: dict[str, _Side], options: Options) -> Iterator[re
 
 
 def _find_settings(url: str) -> dict[str, str]:
-    """Return the settings for the plain server: those of the other server that decide how fast it commits."""
+    """Return the settings for the plain server, namely those that decide how fast the other server commits."""
     shown = ", ".join(f"current_setting('{name}')" for name in _COMMIT_SETTINGS)
     [found] = run_sql(url, f"SELECT {shown}")
     return {**POSTGRES_SETTINGS, **dict(zip(_COMMIT_SETTINGS, found, strict=True))}
@@ -198,7 +201,7 @@ def _serve_sides(url: str, folder: Path, options: Options) -> Iterator[dict[str,
             _prepare_board(url, folder, board, 1 if name == _ONE else options.segments, options.rows)
 
         def serve(at: str) -> list[Server]:
-            """Start the front ends. The first one runs the jobs, and each begins with another node."""
+            """Start the front ends. The first one runs the jobs, and each one connects to a different node first."""
             jobs = ["embedded", *["none"] * (options.fronts - 1)]
             return [
                 stack.enter_context(serve_store(rotate_hosts(at, number), folder, jobs=each))

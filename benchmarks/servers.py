@@ -1,7 +1,7 @@
-"""Start and stop the measured processes: the service, the hello-world route, Redis and the Redis shell.
+"""Starts and stops the measured processes: the service, the hello-world route, Redis and the Redis shell.
 
-Each process is a context manager, and has a loopback port and a process group of its own. Leaving the block of a `with`
-statement ends the process.
+Each process is a context manager, with a loopback port and a process group of its own. It ends when the `with` block
+does.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ _STOP_S = 40.0
 
 
 class ServerFailedError(Exception):
-    """A server did not start, or ended unexpectedly. The message ends with the last lines of the server's log."""
+    """A server did not start, or ended unexpectedly. The message ends with the last lines of its log."""
 
 
 def require_program(program: str, package: str) -> str:
-    """Return the path of `program`; install Debian's `package` if it is missing. Raises ServerFailedError."""
+    """Return the path of `program`, installing Debian's `package` if it is missing. Raises ServerFailedError."""
     found = shutil.which(program)
     if found is None:
         print(f"   {program} is missing: installing Debian's {package}", flush=True)
@@ -95,7 +95,7 @@ class Server:
             )
 
     def wait_ready(self, *, poll_s: float = 0.02) -> None:
-        """Wait until the process answers. Raises ServerFailedError if it ends, or does not answer within a minute."""
+        """Wait until the process answers. Raises ServerFailedError if it ends, or has not answered within a minute."""
         assert self._process is not None, "spawn comes first"
         until = time.monotonic() + _READY_S
         while time.monotonic() < until:
@@ -118,7 +118,7 @@ class Server:
         return self._log.read_text(errors="replace")[-600:] if self._log.exists() else ""
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
-        """Send a signal to the process group, and wait until the process ends. Kill the group if this takes too long.
+        """Send a signal to the process group, wait until the process ends, and kill the group if this takes too long.
 
         Return the exit status, or None if the process never started.
         """
@@ -139,9 +139,9 @@ class Server:
         os.killpg(self._process.pid, signal_number)
 
     def resident_mib(self) -> float:
-        """Return the resident memory of the process and its children in MiB. A page that they share counts once.
+        """Return the resident memory of the process and its children in MiB, counting each shared page once.
 
-        The page cache of the system is not part of it.
+        The system's page cache is not included.
         """
         found = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self.list_processes())
         return sum(int(text.partition("\nPss:")[2].split()[0]) for text in found) / 1024
@@ -151,12 +151,12 @@ class Server:
         return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 
     def most_resident_mib(self) -> float:
-        """Return the sum of the highest resident memories of the process and its children in MiB."""
+        """Return the sum of the peak resident memory of the process and its children, in MiB."""
         found = (Path(f"/proc/{pid}/status").read_text() for pid in self.list_processes())
         return sum(int(text.partition("\nVmHWM:")[2].split()[0]) for text in found) / 1024
 
     def cpu_s(self) -> float:
-        """Return the processor time of the process and its children in seconds."""
+        """Return the processor time that the process and its children have used, in seconds."""
         found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.list_processes()]
         return sum(int(fields[11]) + int(fields[12]) for fields in found) / os.sysconf("SC_CLK_TCK")
 
@@ -178,7 +178,10 @@ class Server:
 def serve_file(
     store: Path, *, jobs: str = "embedded", workers: int = 1, environment: Mapping[str, str] | None = None
 ) -> Server:
-    """Return a server that runs `rankcurve serve` on the SQLite file `store`. `workers`: 0 is one process for all."""
+    """Return a server that runs `rankcurve serve` on the SQLite file `store`.
+
+    With `workers` set to 0, one process does everything.
+    """
     store, environment = store.resolve(), {"RANKCURVE_WORKERS": str(workers), **(environment or {})}
     return serve_store(f"{SQLITE_PREFIX}{store}", store.parent, jobs=jobs, environment=environment)
 
@@ -206,7 +209,7 @@ def rankcurve_command() -> list[str]:
 
 
 def run_sql(store_url: str, sql: str) -> list[tuple[Any, ...]]:
-    """Run one statement on the database of a store, not through the service. Return its rows."""
+    """Run one statement directly on a store's database, without the service. Return its rows."""
     if store_url.startswith(SQLITE_PREFIX):
         with closing(sqlite3.connect(store_url.removeprefix(SQLITE_PREFIX))) as connection, connection:
             return connection.execute(sql).fetchall()
@@ -235,7 +238,7 @@ def serve_redis_shell(folder: Path, redis_port: int) -> Server:
 def serve_redis(folder: Path) -> Server:
     """Return a redis-server that is as durable as the service.
 
-    The server syncs its append-only file to disk before each answer, and makes no snapshots.
+    It syncs its append-only file to disk before each answer, and makes no snapshots.
     """
     port = free_port()
     program = require_program("redis-server", "redis-server")

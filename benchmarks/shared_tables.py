@@ -71,7 +71,7 @@ async def _load_large(path: Path, rows: int) -> None:
 
 
 async def _time_refreshes(port: int, rounds: int) -> dict[str, list[float]]:
-    """Refresh all columns in each round, and return the seconds of each round by layout. The layouts take turns."""
+    """Refresh all columns in rounds in which the layouts take turns. Return the seconds of each round by layout."""
     took: dict[str, list[float]] = {table: [] for table in _LARGE}
     connection = Connection(port)
     for number in range(rounds + 1):
@@ -97,7 +97,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
 
 
 async def _time_views(port: int, boards: int, seed: int) -> dict[str, float]:
-    """Time the first page, and the position of an owner, of random boards. Return the median ms by view."""
+    """Time the first page of random boards, and an owner's position on them. Return the median in ms by view."""
     connection, chosen = Connection(port), random.Random(seed)
     paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner_at(3)}/positions?columns=xp"}
     took: dict[str, list[float]] = {name: [] for name in paths}

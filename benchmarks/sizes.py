@@ -91,7 +91,7 @@ async def _measure_stores(options: Options, folder: Path, url: str) -> list[list
 
 
 def _measure_memory(rows: int, folder: Path) -> list[Any]:
-    """Return the MiB of a process on a SQLite file after the start, after posts and after a scan, and the peak."""
+    """Return the MiB of a process on a SQLite file after its start, after posts, after a scan, and at its peak."""
     with serve_file(folder / "memory.db") as server:
         started = server.resident_mib()
         asyncio.run(_fill(server.port, rows))

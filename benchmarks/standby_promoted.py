@@ -33,7 +33,7 @@ _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'syn
 
 @contextmanager
 def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """Yield a primary and its standby. The primary acknowledges a commit only when the standby has it."""
+    """Yield a primary and its standby. The primary acknowledges a commit only once the standby has it."""
     with ExitStack() as stack:
         primary = PostgresServer(DURABLE)
         stack.callback(primary.remove)
@@ -52,7 +52,7 @@ def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 def set_synchronous_standbys(server: PostgresServer, names: str) -> None:
-    """Make commits of a server wait for the standbys of these names. If `names` is empty, commits wait for none."""
+    """Make a server's commits wait for the standbys with these names, or for none if `names` is empty."""
     server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
 
 
@@ -65,9 +65,9 @@ def store_url(*servers: PostgresServer) -> str:
 async def fail_over(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
     """Kill the primary after `seconds` seconds and promote the standby. Return the time of the promotion.
 
-    Before the kill the standby is stopped. Commits then wait for the standby, and the sessions of these commits are
-    ended. Their transactions are in the write-ahead log of the primary, where retries see them, but not on the standby.
-    So the service must not answer the retry of such a post with `duplicate`.
+    The standby is stopped before the kill, so that commits wait for it, and the sessions of these commits are ended.
+    Their transactions are then in the primary's write-ahead log, where retries see them, but not on the standby. So the
+    service must not answer the retry of such a post with `duplicate`.
     """
     await asyncio.sleep(seconds)
     standby.send(signal.SIGSTOP)

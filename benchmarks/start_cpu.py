@@ -29,7 +29,7 @@ def _fill(url: str, folder: Path) -> None:
 
 
 def _start(url: str, folder: Path) -> float:
-    """Start a process, and return the seconds of processor time that it has taken when it is ready."""
+    """Start a process, and return the seconds of processor time that it has used by the time it is ready."""
     with serve_store(url, folder, environment={"RANKCURVE_WORKERS": "0"}) as server:
         return server.cpu_s()
 

@@ -42,7 +42,7 @@ _SMALL = 20
 
 
 class Copied(NamedTuple):
-    """The cost of copying a store on one way, over all runs of the command."""
+    """The cost of copying a store in one direction, over all runs of the command."""
 
     seconds: float
     kills: int
@@ -50,7 +50,7 @@ class Copied(NamedTuple):
 
 
 async def fill(port: int, rows: int) -> None:
-    """Fill the board by posts of every owner, post to each once more, and make small things beside it."""
+    """Fill the board by two posts for every owner, and create small things beside it."""
     await fill_board(port, rows=rows)
     owners = [(owner_at(index), 1) for index in range(rows)]
     bodies = (
@@ -71,7 +71,7 @@ async def fill(port: int, rows: int) -> None:
 
 
 def copy_killed(before: str, after: str, *, rows: int, kills: int) -> Copied:
-    """Run the command until it has copied the store, and kill it that many times, as long as it has not ended."""
+    """Run the command until it has copied the store, killing it that many times unless it ends earlier."""
     rng = random.Random(len(before))
     command = [sys.executable, "-m", "service.cli", "store", "copy", before, after]
     begun_s, memory_kib = time.monotonic(), 0
@@ -95,7 +95,7 @@ def copy_killed(before: str, after: str, *, rows: int, kills: int) -> Copied:
 
 
 def list_tables(file: Path) -> dict[str, list[str]]:
-    """Return the columns of the key of each table except `meta`."""
+    """Return the key columns of each table except `meta`."""
     with closing(sqlite3.connect(file)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         found = {name: connection.execute(f"SELECT * FROM pragma_table_info('{name}')").fetchall() for name in names}
@@ -120,7 +120,7 @@ async def read_postgres(url: str, table: str, key: list[str]) -> AsyncIterator[t
 
 
 async def count_differences(file: Path, url: str) -> tuple[int, int]:
-    """Return how many rows of a file and of a PostgreSQL store are equal, and how many differ or are in one only."""
+    """Compare the rows of a file and a PostgreSQL store: how many are equal, and how many differ or are in one only."""
     tables = list_tables(file)
     equal = different = 0
     for table, key in tables.items():
@@ -140,7 +140,7 @@ async def count_differences(file: Path, url: str) -> tuple[int, int]:
 
 
 def count_file_differences(file: Path, other: Path) -> int:
-    """Return how many rows of two files differ, or are in one of them only."""
+    """Return the number of rows that differ between two files, or are in only one of them."""
     tables = list_tables(file)
     pairs = (
         pair

@@ -38,7 +38,7 @@ async def create_boards(caller: Caller) -> None:
 async def replay_token(
     callers: Sequence[Caller], owner: str, path: str, rng: random.Random, *, replays: int = REPLAYS
 ) -> tuple[Counter[str], list[str]]:
-    """Replay a new token of an owner who has no entry. Return how often each outcome occurred, and the faults."""
+    """Replay a new token whose owner has no entry. Return how often each outcome occurred, and the faults."""
     asked = {"owner": owner, "boards": ["arena"], "families": ["run"], "posts": POSTS_MAX, "limits": {"xp": VALUE}}
     token = bearer((await callers[0].must("POST", "/v1/tokens", asked))["token"])
 

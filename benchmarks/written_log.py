@@ -28,7 +28,7 @@ _POSTS_PER_S = 10_000  # an assumed rate, from which the number of batches is co
 
 
 def _measure_log(url: str, port: int, rows: int, count: int, *, with_ids: bool) -> list[float]:
-    """Post after a checkpoint. Return how many kilobytes of log a post of each part cost."""
+    """Post after a checkpoint. Return the kilobytes of log that a post of each part costs."""
     run_sql(url, "CHECKPOINT")
     costs = []
     for part in range(_PARTS):
@@ -39,12 +39,12 @@ def _measure_log(url: str, port: int, rows: int, count: int, *, with_ids: bool) 
 
 
 def _find_end(url: str) -> float:
-    """Return how many bytes the server has written to its log."""
+    """Return the number of bytes that the server has written to its log."""
     return float(run_sql(url, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")[0][0])
 
 
 async def _follow_journal(port: int) -> float:
-    """Read the whole journal, and return how many lines were read in a second."""
+    """Read the whole journal, and return the number of lines read per second."""
     connection, lines, after, begun = Connection(port), 0, "0", time.perf_counter()
     while True:
         _, answer = await connection.call("GET", f"/v1/journal?after={after}&limit=1000")

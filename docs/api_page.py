@@ -1,7 +1,7 @@
-"""Writes the page at `/docs`: every request of the API, with examples, for people.
+"""Writes the page at `/docs`, which shows people every request of the API with examples.
 
-The page comes from the OpenAPI document of a service with the default settings. The service serves it as a file. The
-page is static: it asks the service for nothing but its own files.
+The page comes from the OpenAPI document of a service with the default settings, and the service serves it as a file. It
+is static and loads nothing but the service's own files.
 """
 
 import re
@@ -19,7 +19,7 @@ from service.monitoring.managed.verdict import RULES
 _CODE, _BOLD, _LINK = re.compile(r"`([^`]+)`"), re.compile(r"\*\*([^*]+)\*\*"), re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _OPERATING = Path(__file__).parent / "operating.md"
 _SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)  # of an alert: its name, its items
-# In the examples, URL is a variable of the shell. The page does not know under which address its reader sees it.
+# The examples use URL as a shell variable, because the page does not know the address at which its reader sees it.
 _BASE = "$URL"
 _HEAD = """<!doctype html>
 <html lang="en">
@@ -84,7 +84,7 @@ def write_page(document: Schema) -> str:
 
 
 def _begin(operations: dict[str, Operation]) -> Iterator[str]:
-    """Yield the requests to begin with, and where to send them."""
+    """Yield the requests for a first try, and the address to send them to."""
     yield "<p>Create a leaderboard, post a score to it, read its top:</p>"
     commands = "\n".join(operations[each].curl(_BASE) for each in _FIRST if each in operations)
     yield f'<pre tabindex="0" aria-label="Requests to begin with"><code>{escape(commands)}</code></pre>'
@@ -158,7 +158,7 @@ def _alerts() -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Yield paragraphs, and lists of the lines that begin with `* `."""
+    """Yield the paragraphs of a text. Lines that begin with `* ` become a list."""
     for is_list, lines in groupby(filter(None, text.splitlines()), key=lambda line: line.startswith("* ")):
         if is_list:
             yield f"<ul>{''.join(f'<li>{_inline(line[2:])}</li>' for line in lines)}</ul>"

@@ -1,8 +1,8 @@
-"""Builds the documents as a site that can be searched, in build/site: `make site`.
+"""Builds the documentation as a searchable site in build/site (`make site`).
 
-Sphinx makes the pages from the documents as they are. The navigation is made from the tables of docs/README.md. For
-language models, the site has `llms.txt` and the sources of all pages beside it, and `llms-full.txt` with all of them.
-Neither the pages nor their search load anything from another site.
+Sphinx renders the documents as they are, and the navigation comes from the tables of docs/README.md. For language
+models, the site also offers `llms.txt`, the source of every page beside the page, and `llms-full.txt` with all of the
+sources. Neither the pages nor their search load anything from another site.
 """
 
 import re
@@ -36,7 +36,7 @@ LINK = re.compile(r"\]\(([\w./]+)\.md\)")
 
 
 def navigation() -> str:
-    """Return the tables of docs/README.md as trees of pages, one a section, in MyST's notation."""
+    """Return the tables of docs/README.md as trees of pages, one for each section, in MyST's notation."""
     _, *parts = SECTION.split((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
     found = []
     for title, text in zip(parts[::2], parts[1::2], strict=True):

@@ -1,14 +1,14 @@
-"""Draw `docs/rooms.svg` and write `docs/rooms.md`: the packages, their rooms, and what each module is for.
+"""Draw `docs/rooms.svg` and write `docs/rooms.md`: the packages, their rooms, and the purpose of each module.
 
     python docs/draw_rooms.py    # run this after rooms or imports between them changed, or the first words of a module
 
-The page is the index of the code. It is made from the docstrings, so that it names every module and agrees with what
-the module says of itself: of a folder it has the first paragraph, and of a module the first sentence, or a few short
-ones.
+The page is the index of the code. It is made from docstrings, so that it names every module and agrees with what the
+module says about itself. A folder is described by the first paragraph of its docstring, and a module by the first
+sentence, or by a few short ones.
 
-Rooms are drawn lighter than the single modules beside them. The rows are the layers that pyproject.toml declares for
-import-linter. The arrows are the imports in the code. If a room imports another room both directly and through a third
-one, the picture leaves out the direct arrow.
+In the picture, rooms are drawn lighter than the single modules beside them. The rows are the layers that pyproject.toml
+declares for import-linter, and the arrows are the imports in the code. If a room imports another room both directly and
+through a third one, the picture leaves out the direct arrow.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Box(NamedTuple):
 
 
 def read_layers() -> tuple[Rows, dict[str, Rows]]:
-    """Return the rows of packages, and the rows of rooms for each package that has rooms."""
+    """Return the rows of packages, and for each package with rooms the rows of its rooms."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     packages: Rows = []
     rooms: dict[str, Rows] = {}
@@ -114,7 +114,7 @@ def read_layers() -> tuple[Rows, dict[str, Rows]]:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Yield the full name of everything that a file imports: modules, and names from modules."""
+    """Yield the full name of everything that a file imports, both modules and names from modules."""
     folder = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -140,7 +140,7 @@ def find_arrows(package: str, rows: Rows) -> Arrows:
 
 
 def without_detours(arrows: Arrows) -> Arrows:
-    """Return the arrows, except each one whose two rooms are also connected by a chain of other arrows."""
+    """Leave out each arrow whose two rooms are also connected by a chain of other arrows."""
     return {(start, end) for start, end in arrows if not _reaches(arrows - {(start, end)}, start, end)}
 
 
@@ -241,7 +241,7 @@ def write_index() -> str:
 
 
 def _describe_folder(folder: Path, level: str, names: list[str]) -> Iterator[str]:
-    """Yield the lines of a folder: its purpose, its modules, then its rooms in the order of `names`."""
+    """Yield the lines that describe a folder: its purpose, its modules, then its rooms in the order of `names`."""
     place = folder.relative_to(ROOT).as_posix()
     yield from (f"{level} `{place}`", "", " ".join(_read_paragraph(folder / "__init__.py").split()), "")
     modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]

@@ -1,7 +1,8 @@
-"""Writes the OpenAPI 3.1 document from the routes and from the types that parse requests and make answers.
+"""Writes the OpenAPI 3.1 document from the routes, and from the types that parse requests and make answers.
 
-This module holds no facts about single routes; `docs/route_words.py` has what does not follow from them. If a setting
-defines a bound, the type names the setting, and so does the document. `service.http.openapi` puts in its value.
+This module holds no facts about single routes; whatever can't be derived from the code is in `docs/route_words.py`. If
+a setting defines a bound, both the type and the document name the setting, and `service.http.openapi` replaces the name
+with its value.
 """
 
 import ast
@@ -97,7 +98,7 @@ is in every answer.
 
 
 def build_document(routes: Sequence[Route]) -> Schema:
-    """Return the document. Its bounds may be names of settings, and it has no version."""
+    """Return the document, without a version. Its bounds may be names of settings."""
     used: set[type[msgspec.Struct]] = {*UNION_MEMBERS, ProblemDocument}
     for route in routes:
         used.update(_types(route.body), _types(_find_answer(route)[0]))
@@ -127,7 +128,7 @@ def build_document(routes: Sequence[Route]) -> Schema:
 
 
 def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
-    """Return the schemas of types, and the components that they refer to. The values of an enum stand where it is."""
+    """Return the schemas of types, and the components that they refer to. Enums are written out where they are used."""
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     enums = {REF_TEMPLATE.format(name=name): each["enum"] for name, each in components.items() if "enum" in each}
 
@@ -157,9 +158,9 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
 
 @cache
 def _member_texts(name: str) -> dict[str, str]:
-    """Return the text under each member in the source of a type of the service, and of its bases, on one line.
+    """Return the text that follows each member in the source of a service's type and its bases, joined into one line.
 
-    The names are those on the wire: `from_` is `from` there.
+    Members have the names that they have on the wire, so `from_` is `from`.
     """
     found: dict[str, str] = {}
     kind = next((each for each in _list_types(msgspec.Struct) if each.__name__ == name), msgspec.Struct)
@@ -181,14 +182,14 @@ def _list_types(above: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
 
 
 def _describe(schema: Schema, text: str) -> Schema:
-    """Return the schema of a member with a text. If the member may be null, its other type has the text."""
+    """Return a member's schema with a text. If the member may be null, the text goes to its other type."""
     if "anyOf" in schema:
         return schema | {"anyOf": [_describe(schema["anyOf"][0], text), *schema["anyOf"][1:]]}
     return {"description": text} | schema | {"description": text}
 
 
 def _add_examples(document: Schema) -> None:
-    """Give examples: to parameters, to each body that a caller sends, and to each successful answer in JSON.
+    """Add examples to parameters, to each body that a caller sends, and to each successful answer in JSON.
 
     An example request has the required parameters, and the optional ones that `SHOWN_PARAMETERS` names.
     """
@@ -217,7 +218,7 @@ def _types(declared: Types) -> tuple[type[msgspec.Struct], ...]:
 
 
 def _find_answer(route: Route) -> tuple[Types, tuple[int, ...]]:
-    """Return the types of a route's answers, and the statuses: as declared, or as its handler's annotation says."""
+    """Return the types and statuses of a route's answers, as declared or as annotated on its handler."""
     words = ROUTE_WORDS[route.view]
     found = get_type_hints(inspect.unwrap(route.handler))["return"]
     kinds = get_args(found) or (found,)
@@ -281,7 +282,7 @@ def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldIn
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Return the schema of a parameter without null, because a caller omits the parameter instead of sending null."""
+    """Return a parameter's schema without null, because callers omit the parameter instead of sending null."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     return dict(choices[0]) if len(choices) == 1 else schema
 
@@ -321,7 +322,7 @@ def find_status(route: Route, code: str) -> int:
 
 
 def list_codes(route: Route) -> list[str]:
-    """Return the problem codes that a route declares, and those that its role, path, query and body imply."""
+    """Return the problem codes that a route declares, and those implied by its role, path, query and body."""
     parameters = _PARAMETER.findall(route.path)
     codes = [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     codes += ROUTE_WORDS[route.view].problems

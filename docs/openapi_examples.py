@@ -1,7 +1,7 @@
 """Makes the examples of the OpenAPI document from its schemas.
 
-A member gets the example of its type or of its name, if that fits its schema, and otherwise the first value that the
-schema names. So one board, one owner and one pool appear in all examples.
+A member gets the example for its type or its name, if that fits its schema, and otherwise the first value that the
+schema names. As a result, all examples are about the same board, owner and pool.
 """
 
 from collections.abc import Mapping
@@ -178,7 +178,10 @@ _DEPTH_MAX = 12
 
 
 def make_example(schema: Schema, schemas: Mapping[str, Schema], name: str = "", depth: int = 0) -> Any:
-    """Return a value that the schema allows. `schemas` are the components by name, and `name` is the member's."""
+    """Return a value that the schema allows.
+
+    `schemas` holds the components by name, and `name` is the member's name.
+    """
     if "$ref" in schema:
         kind = schema["$ref"].rpartition("/")[2]
         example = make_example(schemas[kind], schemas, name, depth)

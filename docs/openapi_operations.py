@@ -1,7 +1,7 @@
-"""Lists the operations of an OpenAPI document in the form in which people read them.
+"""Lists the operations of an OpenAPI document in a form that suits readers.
 
-`write_reference` writes the list as Markdown, and `api_page` as a page. All facts come from the document. Texts have
-code in backticks and no other marks.
+`write_reference` writes the list as Markdown, and `api_page` writes it as a page. All facts come from the document. The
+only markup in the texts is code in backticks.
 """
 
 import json
@@ -41,7 +41,7 @@ _DEPTH_MAX = 3
 
 
 class Field(NamedTuple):
-    """A parameter of a request, or a member of its body. Members of members have names such as `columns[].name`."""
+    """A parameter of a request, or a member of its body. Nested members have names such as `columns[].name`."""
 
     name: str
     place: str  # path, query, header or body
@@ -87,7 +87,7 @@ class Operation(NamedTuple):
 
 
 def list_operations(document: Schema) -> list[Operation]:
-    """Return the operations of a document by tag, and those of a tag by path and method."""
+    """Return a document's operations by tag. Within a tag, they are sorted by path and method."""
     tags = [*dict.fromkeys([*_FIRST_TAGS, *(tag["name"] for tag in document["tags"])])]
     schemas = document["components"]["schemas"]
     found = [
@@ -99,19 +99,19 @@ def list_operations(document: Schema) -> list[Operation]:
 
 
 def list_path_fields(operations: Sequence[Operation]) -> list[Field]:
-    """Return the parameters that are parts of paths. Each name means the same in all paths."""
+    """Return the parameters that are part of a path. A name means the same in every path."""
     found = {field.name: field for each in operations for field in each.fields if field.place == "path"}
     return [found[name] for name in sorted(found)]
 
 
 def list_common_codes(operations: Sequence[Operation]) -> list[str]:
-    """Return the problem codes that every request with a role may be answered with."""
+    """Return the problem codes that may answer any request that needs a role."""
     every = [{code for _, code in each.codes} for each in operations if each.role != OPEN]
     return sorted(reduce(and_, every))
 
 
 def format_json(value: Any, indent: int = 0) -> str:
-    """Return JSON text. What fits on a line stays on a line, and short members share lines."""
+    """Return JSON text, in which anything that fits on one line stays there and short members share lines."""
     text = json.dumps(value, ensure_ascii=False)
     if len(text) + indent <= _LINE_CHARS_MAX or not isinstance(value, dict | list) or not value:
         return text
@@ -161,7 +161,7 @@ def _operation(path: str, method: str, described: Schema, schemas: Mapping[str, 
 
 
 def _answers(responses: Mapping[str, Schema]) -> Iterator[Example]:
-    """Yield the successful answers. Statuses whose answers look the same share an example."""
+    """Yield the successful answers. Statuses with identical answers share an example."""
     found: dict[tuple[str, str], list[str]] = {}
     for status, answer in responses.items():
         if status < "400":
@@ -252,7 +252,7 @@ def _description_of(schema: Schema) -> str:
 
 
 def _allowed(schema: Schema, schemas: Mapping[str, Schema], *, default: bool = False) -> str:
-    """Describe in words which values a schema allows."""
+    """Describe the values that a schema allows."""
     inner = _without_null(_resolve(schema, schemas), schemas)
     text = _kind(inner, schemas)
     if default and schema.get("default") not in (None, {}, [], ""):

@@ -1,4 +1,4 @@
-"""The advice for callers about each problem code, for `docs/problems.md` and the page at `/docs`."""
+"""Advice for callers on each problem code, shown in `docs/problems.md` and on the page at `/docs`."""
 
 ADVICE = {
     "bad_json": "Fix the body. `detail` says where it stops being JSON.",

@@ -1,4 +1,4 @@
-"""Writes the reference of the Python client from the signatures and docstrings of its classes."""
+"""Writes the Python client's reference from the signatures and docstrings of its classes."""
 
 import inspect
 import re
@@ -48,7 +48,7 @@ def write_python_reference() -> str:
 
 
 def _list_sections() -> Iterator[tuple[str, list[str]]]:
-    """Yield the comments that divide the methods of the clients, each with the names of the methods below it."""
+    """Yield the comments that group the clients' methods, each with the names of the methods below it."""
     section, names = "", list[str]()
     for line in inspect.getsource(Operations).splitlines():
         if found := _SECTION.fullmatch(line):
@@ -77,7 +77,10 @@ def _describe(name: str, described: Any, heading: str = "###") -> Iterator[str]:
 
 
 def _signature(described: Any) -> str:
-    """Return a signature without `self`, quotes and addresses, with a line for each parameter if it is long."""
+    """Return a signature without `self`, quotes and addresses.
+
+    If it is long, each parameter is on a line of its own.
+    """
     signature = inspect.signature(described)
     parameters = [each for each in signature.parameters.values() if each.name != "self"]
     text = str(signature.replace(parameters=parameters)).replace("typing.", "")  # Python 3.13 leaves it out by itself

@@ -1,8 +1,8 @@
-"""Take the screenshots of the dashboard that the documents show, from the season of the demo and a few other boards.
+"""Take the dashboard screenshots for the documentation, which show the demo's season and a few other boards.
 
-.venv/bin/python -m docs.take_screenshots        (`make screenshots`)
+    .venv/bin/python -m docs.take_screenshots        (`make screenshots`)
 
-Needs Chromium, which `tests/install_missing.sh` installs. A small season is enough for a picture.
+Chromium is required; `tests/install_missing.sh` installs it. A small season is enough for a picture.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ TIERS = [
 
 
 def add_others(client: Client) -> None:
-    """Add what a game has beside its season: tiers, names, a contest, a family, a league, a cheater."""
+    """Add what a game has besides its season: tiers, names, a contest, a family, a league, and a cheater."""
     rng = random.Random(SEED)
     columns = [
         {**each, "tiers": TIERS} if each["name"] == "xp" else each

@@ -1,4 +1,4 @@
-"""Writes the types of the TypeScript client from the OpenAPI document."""
+"""Writes the TypeScript client's types from the OpenAPI document."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ TEXT_WIDTH = 111
 
 
 def write_typescript_types(document: Schema) -> str:
-    """Return `api.ts`: a type for each schema, and for each operation those of its query, body and answer."""
+    """Return `api.ts`, which has a type for each schema, and for each operation's query, body and answer."""
     lines = [ABOUT]
     for name, schema in document["components"]["schemas"].items():
         lines += [*_comment(schema, ""), f"export type {name} = {_type(schema)};", ""]
@@ -44,7 +44,7 @@ def _json_type(described: Schema) -> str:
 
 
 def _members(parameters: Mapping[str, Schema], indent: str) -> str:
-    """Return the type of a query. Parameters without names of their own, such as facets, may have any name."""
+    """Return the type of a query. Parameters whose names are not fixed, such as facets, may have any name."""
     named = {name: each["schema"] for name, each in parameters.items() if each["schema"].get("type") != "object"}
     required = [name for name, each in parameters.items() if each["required"]]
     text = _type({"type": "object", "properties": named, "required": required}, indent) if named else "{}"

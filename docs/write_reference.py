@@ -74,7 +74,7 @@ post is `rejected`, and its `error` is such a document.
 
 
 def write_document() -> str:
-    """Return the OpenAPI document in JSON."""
+    """Return the OpenAPI document as JSON."""
     return format_json(build_document(add_health_routes(ROUTES))) + "\n"
 
 
@@ -88,7 +88,7 @@ def _read_document() -> Schema:
 
 
 def write_endpoints() -> str:
-    """Return the text of the page of requests."""
+    """Return the page that lists the requests."""
     operations = list_operations(_read_document())
     common = list_common_codes(operations)
     lines = [ABOUT_ENDPOINTS, "## All requests", "", "| request | role | what it does |", "| --- | --- | --- |"]
@@ -162,7 +162,7 @@ def _heading_id(heading: str) -> str:
 
 
 def write_problems() -> str:
-    """Return the text of the page of problem codes."""
+    """Return the page that lists the problem codes."""
     lines = [ABOUT_PROBLEMS]
     for retried, heading, text in (
         (
@@ -183,7 +183,7 @@ def write_problems() -> str:
 
 
 def write_settings() -> str:
-    """Return the page of settings, with a new table: one line for each setting and its default."""
+    """Return the page of settings with an updated table, which has a line with the default of each setting."""
     before, mark, rest = SETTINGS.read_text(encoding="utf-8").partition("<!-- settings -->\n")
     lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
     for row in describe(Settings()):
@@ -193,7 +193,7 @@ def write_settings() -> str:
 
 
 def write_default_toml() -> str:
-    """Return a TOML file that sets every setting to its default, with unit, bounds and description as comments."""
+    """Return a TOML file that sets every setting to its default, with its unit, bounds and description as comments."""
     lines = [
         "# Every setting at its default. Copy what you change and start with RANKCURVE_CONFIG=your.toml;",
         "# RANKCURVE_<SETTING> in the environment and the command line win over the file.",

@@ -1,4 +1,4 @@
-"""A chat command: it answers "rank of ada".
+"""A chat command that answers messages such as "rank of ada".
 
 python examples/chat_command.py http://127.0.0.1:8080 arena "rank of player-7"
 """

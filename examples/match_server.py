@@ -1,4 +1,4 @@
-"""A match server: it plays matches, and posts what each player has done.
+"""A match server that plays matches and posts the results of their players.
 
 python examples/match_server.py http://127.0.0.1:8080 1000
 """
@@ -11,7 +11,7 @@ from rankcurve import Client
 
 
 def play(matches: int) -> Iterator[tuple[str, int, str]]:
-    """Yield each player of each match with the xp that the player won, and the player's lap time in seconds."""
+    """Yield the players of each match, with the xp that each has won and the lap time in seconds."""
     for _ in range(matches):
         for player in random.sample(range(100), 4):
             yield f"player-{player}", random.randrange(1, 50), f"{random.uniform(58, 90):.3f}"

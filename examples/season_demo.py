@@ -1,8 +1,8 @@
-"""`make demo`: sets up a season of 100,000 players in a real service, and prints requests to try.
+"""`make demo`: set up a season of 100,000 players in a real service, and print requests to try.
 
-The demo uses only what users have: the command `rankcurve serve` and the Python client. A fixed seed creates the same
-players each time, and posts have ids. So a second run finds the existing season. If a setup was interrupted, the next
-run completes it.
+The demo uses only what is available to every user: the command `rankcurve serve` and the Python client. Because a fixed
+seed creates the same players each time, and posts have ids, a second run finds the existing season. If a setup was
+interrupted, the next run completes it.
 """
 
 import argparse
@@ -52,7 +52,10 @@ def owner_name(player_index: int) -> str:
 
 
 def season_posts(players: int, rng: random.Random) -> Iterator[dict[str, object]]:
-    """Yield one post for each player: few have much xp, many have equal kills or wins, one in ten has no lap time."""
+    """Yield one post per player.
+
+    Few players have much xp, many have equal kills or wins, and one in ten has no lap time.
+    """
     for player_index in range(players):
         stats: dict[str, object] = {
             "xp": round(rng.lognormvariate(8.0, 1.5)),
@@ -67,10 +70,10 @@ def season_posts(players: int, rng: random.Random) -> Iterator[dict[str, object]
 
 
 def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait for the service, then set up the board, its posts and its curves.
+    """Wait for the service, then create the board, post its entries, and fit its curves.
 
     Raises:
-        RankcurveError: the service refused a request or could not be reached.
+        RankcurveError: the service rejected a request or could not be reached.
     """
     key = os.environ.get("RANKCURVE_KEY")
     with Client(url, key, retries=Retries(attempts_max=1)) as client:
@@ -103,7 +106,7 @@ def wait_ready(client: Client, server: subprocess.Popen[bytes], log: Path) -> No
 
 
 def fail_with_log(server: subprocess.Popen[bytes], log: Path) -> NoReturn:
-    """End the demo with a message that has the service's exit code and the last line of its log."""
+    """End the demo with a message that shows the service's exit code and the last line of its log."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
     sys.exit(f"the service exited with code {server.returncode}: {last} (all of it: {log})")
@@ -149,7 +152,7 @@ def lines_to_try(url: str, players: int) -> list[str]:
 
 
 def demo(port: int, players: int, *, once: bool) -> None:
-    """Set up the season, serve it, and print lines to try. Ctrl-C ends the demo; the season stays."""
+    """Set up the season, serve it, and print requests to try. Ctrl-C ends the demo; the season is kept."""
     require_free_port(port)
     # Let SIGTERM run every `finally` block, as Ctrl-C does, so that the demo also stops the service.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(0))

@@ -1,4 +1,4 @@
-"""A token endpoint: it gives the page of a player a token for one match, and serves the page from the folder `site`.
+"""A token endpoint, which gives a player's page a token for one match and also serves that page from the folder `site`.
 
 RANKCURVE_KEY=rk_… python token_endpoint.py http://127.0.0.1:8080 9000
 """

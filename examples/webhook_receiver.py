@@ -1,4 +1,4 @@
-"""A receiver of events: it checks the signature of each delivery, and prints each event once, in order.
+"""A webhook receiver, which verifies the signature of each delivery and prints every event once, in order.
 
 python examples/webhook_receiver.py 9000 whsec_…
 """

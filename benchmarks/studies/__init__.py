@@ -1,1 +1,1 @@
-"""Studies: programs that report figures behind a decision and promise nothing, so they have no bars."""
+"""Studies: programs that report the figures behind a decision. They promise nothing, so they have no bars."""

@@ -67,9 +67,9 @@ def _timed(ranking: RowRanking, least: str, past: str) -> Program[float]:
 
 
 def measure_fold(rows: int, cells: int) -> tuple[float, float, float]:
-    """Return three costs of a live curve whose range of values is divided into `cells` parts.
+    """Return the costs of a live curve whose range of values is divided into `cells` parts.
 
-    The costs are the microseconds per counted move, the KiB of the encoded counts, and the milliseconds to encode the
+    These are the microseconds per counted move, the KiB of the encoded counts, and the milliseconds to encode the
     counts and build the live curve.
     """
     numbers = draw_scores(rows)

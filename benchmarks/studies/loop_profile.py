@@ -29,7 +29,7 @@ _ROOM_DEPTH = 2  # modules of this project are added up by package and room
 
 
 def part_of(file: str, function: str) -> str:
-    """Return the name of the part that a profiled function belongs to: a room, a library, or a built-in function."""
+    """Return the name of the part to which a profiled function belongs: a room, a library, or built-in functions."""
     if file == "~":
         return f"built-in {function.strip('<>').removeprefix('built-in method ').removeprefix('method ')}"
     path = Path(file)
@@ -40,7 +40,7 @@ def part_of(file: str, function: str) -> str:
 
 
 def profile_path(path: str, folder: Path, options: Options) -> Counter[str]:
-    """Saturate one path. Return its own time by part, in seconds."""
+    """Saturate one path. Return the event loop's own time by part, in seconds."""
     port, profile = free_port(), folder / f"{path}.profile"
     store = folder / f"{path}.db"
     copy_store(folder / _FILLED, store)

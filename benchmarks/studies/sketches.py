@@ -33,7 +33,7 @@ SHARES = (0.1, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A board before and after changes; a higher value is better."""
+    """A board before and after its changes, on which a higher value is better."""
 
     before: Values
     changes: list[tuple[int, int]]  # (old value, new value) of each changed entry, in order
@@ -41,7 +41,7 @@ class Changed:
 
 
 def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
-    """Return a board of lognormal values, before and after a random part of the entries changed.
+    """Return a board of lognormal values, before and after a random part of its entries changed.
 
     `share` is the ratio of entries that change. If `grown` is true, these entries get 1.5 times their old values;
     otherwise they get new random values.
@@ -56,7 +56,7 @@ def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
 
 
 class Frugal:
-    """The Frugal-2U sketch, for many quantiles of one stream. `estimates[i]` estimates the quantile at `shares[i]`."""
+    """The Frugal-2U sketch, for many quantiles of one stream. `estimates[i]` is for the quantile at `shares[i]`."""
 
     def __init__(self, shares: npt.NDArray[numpy.float64], start: Values) -> None:
         self.shares = shares
@@ -65,7 +65,10 @@ class Frugal:
         self._sign = numpy.ones(len(shares))
 
     def add(self, value: int, chance: npt.NDArray[numpy.float64]) -> None:
-        """Adjust all estimates for the next value of the stream. `chance` has a random number below 1 per quantile."""
+        """Adjust all estimates for the stream's next value.
+
+        `chance` holds a random number below 1 for each quantile.
+        """
         for sign, moved in (
             (1.0, (value > self.estimates) & (chance > 1 - self.shares)),
             (-1.0, (value < self.estimates) & (chance > self.shares)),
@@ -83,7 +86,10 @@ class Frugal:
 
 
 class LossyCounts:
-    """The lossy-counting sketch. A count is too low by at most `error` times the number of values in the stream."""
+    """The lossy-counting sketch.
+
+    A count may be too low, by at most `error` times the number of values in the stream.
+    """
 
     def __init__(self, error: float) -> None:
         self._width = round(1 / error)

@@ -58,9 +58,9 @@ async def _post_batch(connection: asyncpg.Connection, batch: Sequence[tuple[str,
 
 
 async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> list[float]:
-    """Return posts a second, MiB of the heap and of the indexes, ratio of hot updates, and ms of a count.
+    """Return posts per second, MiB of the heap and of the indexes, the ratio of hot updates, and the ms of a count.
 
-    The count takes half of the board by the ranking index, right after the posts.
+    The count reads half of the board through the ranking index, right after the posts.
     """
     connection = await asyncpg.connect(url)
     await _make_table(connection, rows, layout)

@@ -7,17 +7,17 @@ using Newtonsoft.Json;
 using Newtonsoft.Json.Linq;
 
 namespace Rankcurve {
-    /// <summary>Something that the service answered.</summary>
+    /// <summary>An answer of the service, or a part of one.</summary>
     public abstract class Answer {
-        /// <summary>All that the service said, with members that have no property here.</summary>
+        /// <summary>The whole answer, including members that have no property here.</summary>
         public JToken Json { get; }
 
         internal Answer(JToken json) => Json = json;
     }
 
-    /// <summary>A rank, and what is known of it. The true rank lies between <c>Low</c> and <c>High</c>.</summary>
+    /// <summary>A rank and its bracket. The true rank lies between <c>Low</c> and <c>High</c>.</summary>
     public sealed class Position : Answer {
-        /// <summary>Null where the owner has no value; then the ranks are null, too.</summary>
+        /// <summary>Null if the owner has no value, in which case the ranks are null, too.</summary>
         public decimal? Value => Json.Number("value");
         public string Column => Json.Text("column");
         public long? Rank => Json.Whole("rank");
@@ -26,13 +26,14 @@ namespace Rankcurve {
         public long? Total => Json.Whole("total");
         public decimal? Percentile => Json.Number("percentile");
         public DateTimeOffset? AsOf => Json.Time("as_of");
-        /// <summary>When the owner reached the value; null unless the earlier of two equal values is better.</summary>
+        /// <summary>When the owner reached the value, or null unless the earlier of two equal values ranks
+        /// better.</summary>
         public DateTimeOffset? ReachedAt => Json.Time("reached_at");
-        /// <summary>The rank of the value before a post, if the post asked for it; null for a first value.</summary>
+        /// <summary>The rank of the value before a post, if the post asked for it, or null for a first value.</summary>
         public long? RankBefore => Json.Whole("rank_before");
         /// <summary>Null if no tier fits, or if the column has none.</summary>
         public string Tier => Json.Text("tier");
-        /// <summary>False if the ranks between <c>Low</c> and <c>High</c> have several tiers.</summary>
+        /// <summary>False if the ranks between <c>Low</c> and <c>High</c> fall into several tiers.</summary>
         public bool TierCertain => (bool?)Json.Member("tier_certain") ?? true;
         /// <summary>The next better place (<c>rank</c>, the missing <c>points</c>, …), if asked for.</summary>
         public JToken Next => Json.Member("next");
@@ -60,16 +61,16 @@ namespace Rankcurve {
     public sealed class Page : Answer {
         public IReadOnlyList<Row> Rows { get; }
         public long Total => (long)Json["total"];
-        /// <summary>The cursor of the page that follows; null at the end.</summary>
+        /// <summary>The cursor of the next page, or null at the end.</summary>
         public string Next => Json.Text("next");
 
         internal Page(JToken json) : base(json) => Rows = json.List("entries", row => new Row(row));
     }
 
-    /// <summary>An owner in the current period of a league, with the rows of its cohort, best first.</summary>
+    /// <summary>An owner in the current period of a league, together with the rows of its cohort, best first.</summary>
     public sealed class LeagueOwner : Answer {
         public IReadOnlyList<Row> Rows { get; }
-        /// <summary>Null while the owner waits for its last result.</summary>
+        /// <summary>Null while the owner is waiting for its last result.</summary>
         public string Division => Json.Text("division");
         /// <summary>Null before the first post of the period.</summary>
         public string Cohort => Json.Text("cohort");
@@ -85,15 +86,15 @@ namespace Rankcurve {
         public JToken Stats => Json["stats"];
         public JToken Profile => Json.Member("profile");
         public DateTimeOffset? UpdatedAt => Json.Time("updated_at");
-        /// <summary>The rank among all, of a lookup with a column; null if the owner has no value in it.</summary>
+        /// <summary>In a lookup with a column: the rank among all, or null if the owner has no value.</summary>
         public Position Position => Json.Member("position") is JToken position ? new Position(position) : null;
-        /// <summary>The rank among the owners asked for, of a lookup with a column.</summary>
+        /// <summary>In a lookup with a column: the rank among the owners asked for.</summary>
         public long? Place => Json.Whole("place");
 
         internal Entry(JToken json) : base(json) => json.Require("stats");
     }
 
-    /// <summary>The entries of the owners asked for, in their order, and the owners who have none.</summary>
+    /// <summary>The entries found, in the order of the request, and the owners who have none.</summary>
     public sealed class Lookup : Answer {
         public IReadOnlyList<Entry> Entries { get; }
         public IReadOnlyList<string> Missing => Json.List("missing", owner => (string)owner);
@@ -101,18 +102,18 @@ namespace Rankcurve {
         internal Lookup(JToken json) : base(json) => Entries = json.List("entries", entry => new Entry(entry));
     }
 
-    /// <summary>A reward that an owner has got.</summary>
+    /// <summary>A reward that an owner was granted.</summary>
     public sealed class Grant : Answer {
-        /// <summary>It never changes and belongs to no other grant: let it be the key of what you pay.</summary>
+        /// <summary>An id that never changes and is unique to this grant. Use it as the key of your payout.</summary>
         public string Id => Json.Text("id");
         public string Owner => Json.Text("owner");
         public string Board => Json.Text("board");
         public string Reward => Json.Text("reward");
         public long Rank => (long)Json["rank"];
-        /// <summary>What the board's specification says of the reward.</summary>
+        /// <summary>What the board's specification says about the reward.</summary>
         public JToken Data => Json["data"];
         public DateTimeOffset? ClaimedAt => Json.Time("claimed_at");
-        /// <summary>Whether this very request has claimed it.</summary>
+        /// <summary>Whether it was this request that claimed the grant.</summary>
         public bool First => (bool?)Json.Member("first") ?? false;
 
         internal Grant(JToken json) : base(json) => json.Require("id");
@@ -120,22 +121,23 @@ namespace Rankcurve {
 
     /// <summary>The result of a post.</summary>
     public sealed class PostResult : Answer {
-        /// <summary>The owner; null in a result in <c>Boards</c>.</summary>
+        /// <summary>The owner, or null in the results in <c>Boards</c>.</summary>
         public string Owner => Json.Text("owner");
-        /// <summary>"applied", "unchanged" (nothing was better), "duplicate", "held" (it waits for a verdict), or
+        /// <summary>"applied", "unchanged" (nothing was better), "duplicate", "held" (waiting for a verdict), or
         /// "rejected".</summary>
         public string Status => Json.Text("status");
-        /// <summary>Of a post to a family, the result on each board that it reached; otherwise empty.</summary>
+        /// <summary>For a post to a family, the result on each board that it reached; otherwise empty.</summary>
         public IReadOnlyList<PostResult> Boards => Json.Member("boards") == null ? Array.Empty<PostResult>()
             : Json.List("boards", each => new PostResult(each));
-        /// <summary>The board, of a result in <c>Boards</c>; otherwise null.</summary>
+        /// <summary>The board, if this is a result in <c>Boards</c>; otherwise null.</summary>
         public string Board => (string)Json.Member("board");
-        /// <summary>The stored values; null for a post to a family, where <c>Boards</c> have them.</summary>
+        /// <summary>The stored values, or null for a post to a family, where each of <c>Boards</c> has its
+        /// own.</summary>
         public JToken Stats => Json.Member("stats");
         /// <summary>The owner's positions, if the post asked for them.</summary>
         public IReadOnlyList<Position> Positions => Json.Member("positions") == null ? Array.Empty<Position>()
             : Json.List("positions", each => new Position(each));
-        /// <summary>The problem for which it was rejected; its <c>code</c> is stable.</summary>
+        /// <summary>Why the post was rejected. The problem's <c>code</c> is stable.</summary>
         public JToken Error => Json.Member("error");
 
         internal PostResult(JToken json) : base(json) => json.Require("status");
@@ -143,13 +145,14 @@ namespace Rankcurve {
 
     /// <summary>An event of a stream.</summary>
     public sealed class StreamEvent : Answer {
-        /// <summary>"top", "position", or "reset": events before it may have been missed.</summary>
+        /// <summary>"top", "position", or "reset", before which events may have been missed.</summary>
         public string Kind { get; }
         /// <summary>A place in the journal, from which another stream can continue.</summary>
         public string Id { get; }
-        /// <summary>The best rows, if it is of the kind "top".</summary>
+        /// <summary>The best rows, if this is a "top" event.</summary>
         public Page Top => Kind == "top" ? new Page(Json) : null;
-        /// <summary>The owner's position, if it is of this kind. <c>Json["overtaken_by"]</c> has names.</summary>
+        /// <summary>The owner's position, if this is a "position" event. <c>Json["overtaken_by"]</c> has
+        /// names.</summary>
         public Position Position => Kind == "position" ? new Position(Json) : null;
 
         internal StreamEvent(string kind, string id, JToken json) : base(json) {
@@ -171,7 +174,7 @@ namespace Rankcurve {
             return JToken.ReadFrom(reader);
         }
 
-        // Return what a function reads. Throws UnexpectedAnswerException if it finds something else.
+        // Return the result of a reading function. Throws UnexpectedAnswerException if the JSON is not as expected.
         public static T Understand<T>(Func<T> read) {
             try {
                 return read();

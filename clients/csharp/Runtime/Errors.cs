@@ -9,26 +9,27 @@ namespace Rankcurve {
         internal RankcurveException(string message, Exception cause = null) : base(message, cause) { }
     }
 
-    /// <summary>No answer came. What was posted may be applied or not; send the same <c>Post</c> again.</summary>
+    /// <summary>No answer came, so a post may or may not have been applied. Send the same <c>Post</c> again.</summary>
     public sealed class UnreachableException : RankcurveException {
         internal UnreachableException(string message, Exception cause = null) : base(message, cause) { }
     }
 
-    /// <summary>The answer is not one of the service, or it answers another question.</summary>
+    /// <summary>The answer does not come from the service, or belongs to another request.</summary>
     public sealed class UnexpectedAnswerException : RankcurveException {
         internal UnexpectedAnswerException(string message, Exception cause = null) : base(message, cause) { }
     }
 
-    /// <summary>The service, or a proxy before it, refused the request.</summary>
+    /// <summary>The service, or a proxy in front of it, rejected the request.</summary>
     public sealed class ApiException : RankcurveException {
         const string ProblemTypes = "urn:rankcurve:problem:"; // every problem of the service has a type of this kind
 
         public int Status { get; }
-        /// <summary>The document in which the service says why; without members if it did not.</summary>
+        /// <summary>The document in which the service says why, without members if it did not.</summary>
         public JToken Problem { get; }
-        /// <summary>A stable code, such as <c>unknown_board</c>; null if the service did not say.</summary>
+        /// <summary>A stable code, such as <c>unknown_board</c>, or null if the service did not say.</summary>
         public string Code => Problem.Text("code");
-        /// <summary>True if the service itself refused, and would refuse again. Anything else may pass.</summary>
+        /// <summary>True if the service itself rejected the request and would do so again. Other errors may
+        /// pass.</summary>
         public bool IsFinal => Problem.Text("type")?.StartsWith(ProblemTypes, StringComparison.Ordinal) == true
             && Status < 500 && Status != 408 && Status != 429;
         internal double RetryAfterS { get; }
@@ -41,9 +42,9 @@ namespace Rankcurve {
         }
     }
 
-    /// <summary>The service rejected posts, and stored the others.</summary>
+    /// <summary>The service rejected some posts, and stored the others.</summary>
     public sealed class PostsRejectedException : RankcurveException {
-        /// <summary>The results of all posts of the call, in order.</summary>
+        /// <summary>The results of all posts in the call, in order.</summary>
         public IReadOnlyList<PostResult> Results { get; }
 
         internal PostsRejectedException(IReadOnlyList<PostResult> results)

@@ -13,8 +13,8 @@ namespace Rankcurve {
         public bool Exact => Low == High;
     }
 
-    /// <summary>A curve that was fetched once, and ranks as the service does with <c>rank=estimate</c>, without
-    /// further requests. It computes with whole numbers only.</summary>
+    /// <summary>A curve that was fetched once, and ranks values without further requests, as the service does with
+    /// <c>rank=estimate</c>. All arithmetic uses whole numbers.</summary>
     public sealed class OfflineCurve {
         const int PercentDigits = 28; // no decimal has more
         static readonly BigInteger TimeLimit = BigInteger.Pow(10, 16); // µs since 1970, after every stored time
@@ -26,7 +26,7 @@ namespace Rankcurve {
         readonly JToken[] tieColumns;
         readonly CurveSegment[] segments;
 
-        /// <summary>The service's document of the curve. Its <c>as_of</c> tells how old the ranks are.</summary>
+        /// <summary>The curve as the service sent it. Its <c>as_of</c> tells how old the ranks are.</summary>
         public JToken Document { get; }
         internal string Tag { get; }
         internal string Path { get; }
@@ -43,14 +43,14 @@ namespace Rankcurve {
             segments = parts.Select(part => new CurveSegment(part, KeyAt)).ToArray();
         }
 
-        /// <summary>Return a curve from a document that was kept as text. It can't be renewed.</summary>
+        /// <summary>Return a curve from a document that was kept as text. Such a curve can't be renewed.</summary>
         public static OfflineCurve Parse(string document) =>
             Json.Understand(() => new OfflineCurve(Json.Parse(document), null, null));
 
-        /// <summary>Return the rank of a value, which nobody needs to have, and which has no more decimals than the
-        /// column. Where the earliest is better, <c>reachedAt</c> breaks ties; without it the value comes after all
-        /// others. <c>ties</c> has values of the board's tie columns; without one, the value comes after those that
-        /// have one.</summary>
+        /// <summary>Return the rank of a value, even if nobody has it. The value may have no more decimals than its
+        /// column. Where the earliest of equal values is better, <c>reachedAt</c> breaks ties; without it, the value
+        /// comes after all others. <c>ties</c> holds values of the board's tie columns; without a value there, it
+        /// comes after those that have one.</summary>
         public Bracket Rank(decimal value, DateTimeOffset? reachedAt = null, IDictionary<string, decimal> ties = null) {
             BigInteger key = Key(value, reachedAt, index => {
                 string column = tieColumns[index].Text("column");
@@ -65,8 +65,8 @@ namespace Rankcurve {
             return sum;
         }
 
-        /// <summary>Return the tier of the rank that <c>Rank</c> returns for the same arguments, or null if none fits,
-        /// and whether it is certain: all ranks of the bracket have it.</summary>
+        /// <summary>Return the tier of the rank that <c>Rank</c> returns for the same arguments, or null if none fits.
+        /// The tier is certain if all ranks of the bracket are in it.</summary>
         public (string Name, bool Certain) Tier(decimal value, DateTimeOffset? reachedAt = null,
             IDictionary<string, decimal> ties = null) {
             Bracket bracket = Rank(value, reachedAt, ties);
@@ -102,7 +102,7 @@ namespace Rankcurve {
             return isTimed ? key * TimeLimit + time : key;
         }
 
-        // Adds the place of a value in a tie column to a key: 0 for the best, the last one without a value.
+        // Adds a value's place in a tie column to a key: 0 for the best value, and the last place without a value.
         static BigInteger AddTie(BigInteger key, JToken column, decimal? value) {
             int scale = (int)column["scale"];
             BigInteger least = Scaled((decimal)column["min"], scale);
@@ -115,7 +115,7 @@ namespace Rankcurve {
             return key * places + (column.Text("best") == "low" ? scaled - least : most - scaled);
         }
 
-        // Returns a number times a power of ten. Throws ArgumentException if that is no whole number.
+        // Returns a number times a power of ten. Throws ArgumentException if the product is not a whole number.
         static BigInteger Scaled(decimal number, int scale) {
             int[] bits = decimal.GetBits(number);
             int digits = (bits[3] >> 16) & 0xFF;
@@ -126,7 +126,7 @@ namespace Rankcurve {
         }
     }
 
-    // The curve of one segment of a board, with the keys of its knots. Most boards have one segment.
+    // The curve of one of a board's segments, with the keys of its knots. Most boards have a single segment.
     sealed class CurveSegment {
         const int ShapeUnit = 65536;
 

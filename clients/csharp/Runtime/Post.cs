@@ -5,12 +5,12 @@ using Newtonsoft.Json;
 using Newtonsoft.Json.Linq;
 
 namespace Rankcurve {
-    /// <summary>One contribution to a board: <c>new Post("ada") { ["lap"] = 58.25 }</c>. It gets an id when it is
-    /// made, and so counts once, however often it is sent. Do not change it once it is sent.</summary>
+    /// <summary>One contribution to a board: <c>new Post("ada") { ["lap"] = 58.25 }</c>. It gets its id when it is
+    /// created, so it counts once however often it is sent. Do not change it after it was sent.</summary>
     public sealed class Post {
         internal JObject Json { get; }
 
-        /// <summary>Make a post of an owner: the player, or whoever has the entry.</summary>
+        /// <summary>Create a post for an owner: the player, or whoever has the entry.</summary>
         public Post(string owner) {
             Json = new JObject { { "owner", owner }, { "stats", new JObject() } };
             Id = Guid.NewGuid().ToString("N");
@@ -26,8 +26,8 @@ namespace Rankcurve {
             set => Json["post_id"] = value;
         }
 
-        /// <summary>The number of a post by player token, from 0 on, in place of the id. A token counts each number
-        /// once.</summary>
+        /// <summary>The number of a post that is made with a player token, counted from 0, which replaces the id. A
+        /// token counts each number once.</summary>
         public int N {
             set {
                 Json["n"] = value;
@@ -35,23 +35,23 @@ namespace Rankcurve {
             }
         }
 
-        /// <summary>The time at which it happened; by default the one at which the service gets it.</summary>
+        /// <summary>When it happened; by default, when the service receives the post.</summary>
         public DateTimeOffset At { set => Json["at"] = value.UtcDateTime.ToString("O"); }
 
-        /// <summary>A value of a column: a number, with as many decimals as it has, or text.</summary>
+        /// <summary>A column's value: text, or a number, which is sent with as many decimals as it has.</summary>
         public object this[string column] { set => Json["stats"][column] = TokenOf(value); }
 
-        /// <summary>Add the value of a facet, for a post to a family.</summary>
+        /// <summary>Add a facet value, for a post to a family.</summary>
         public Post WithFacet(string facet, string value) {
             Json["facets"] = Json["facets"] ?? new JObject();
             Json["facets"][facet] = value;
             return this;
         }
 
-        /// <summary>Return the post as JSON on one line, to keep it until it is sent.</summary>
+        /// <summary>Return the post as JSON on one line, so that it can be kept until it is sent.</summary>
         public override string ToString() => Json.ToString(Formatting.None);
 
-        /// <summary>Return the post that <c>ToString</c> has written. Throws RankcurveException.</summary>
+        /// <summary>Parse a post that <c>ToString</c> has written. Throws RankcurveException.</summary>
         public static Post Parse(string text) => Rankcurve.Json.Understand(() => {
             JToken json = Rankcurve.Json.Parse(text);
             json.Require(json.Member("n") == null ? "post_id" : "n");

@@ -7,8 +7,8 @@ using System.Threading;
 using System.Threading.Tasks;
 
 namespace Rankcurve {
-    /// <summary>The changes at the top of a ranking, or of an owner's position. After a break it goes on where it
-    /// stopped. Ask for one event at a time.</summary>
+    /// <summary>A stream of changes to the top of a ranking, or to an owner's position. After an interruption it
+    /// continues where it stopped. Ask for one event at a time.</summary>
     public sealed class RankingStream : IDisposable {
         const int EventCharsMax = 1 << 20;
         const int ChunkChars = 4096;
@@ -32,7 +32,7 @@ namespace Rankcurve {
             ending = CancellationTokenSource.CreateLinkedTokenSource(transport.Ending.Token);
         }
 
-        /// <summary>End the stream. A <c>NextAsync</c> that waits ends with an OperationCanceledException.</summary>
+        /// <summary>End the stream. A waiting <c>NextAsync</c> ends with an OperationCanceledException.</summary>
         public void Dispose() {
             ending.Cancel();
             Close();
@@ -43,7 +43,8 @@ namespace Rankcurve {
             reader = null;
         }
 
-        /// <summary>Return the next event, as soon as it comes. Throws ApiException if the service refuses.</summary>
+        /// <summary>Return the next event once it arrives. Throws ApiException if the service rejects the
+        /// stream.</summary>
         public async Task<StreamEvent> NextAsync() {
             for (int failed = 0; events.Count == 0; failed++) {
                 try {
@@ -79,7 +80,7 @@ namespace Rankcurve {
             return new StreamReader(await answer.Content.ReadAsStreamAsync().ConfigureAwait(false));
         }
 
-        // Return some letters. Throws UnreachableException if no more come.
+        // Return some characters. Throws UnreachableException if no more arrive.
         async Task<string> ReadAsync() {
             var chunk = new char[ChunkChars];
             using (var limit = CancellationTokenSource.CreateLinkedTokenSource(ending.Token)) {
@@ -93,7 +94,7 @@ namespace Rankcurve {
             }
         }
 
-        // Add the events that are whole, and return how many have come.
+        // Add the events that are complete, and return their number.
         int AddEvents(string letters) {
             string[] parts = letters.Split(new[] { "\n\n" }, StringSplitOptions.None);
             rest = parts.Last();

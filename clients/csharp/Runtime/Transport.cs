@@ -12,7 +12,7 @@ using Newtonsoft.Json;
 using Newtonsoft.Json.Linq;
 
 namespace Rankcurve {
-    // Sends requests until a success or a final refusal, again where that does no harm, at most attemptsMax times.
+    // Sends a request until it succeeds or is finally rejected, at most attemptsMax times, if a retry does no harm.
     sealed class Transport : IDisposable {
         const double PauseS = 0.2; // the least before the second attempt; it doubles with each further one
         const double PauseMaxS = 30;
@@ -39,7 +39,7 @@ namespace Rankcurve {
             http = new HttpClient(handler ?? MakeHandler()) { Timeout = Timeout.InfiniteTimeSpan };
         }
 
-        // Return a key, which may be null. Throws ArgumentException, which does not show it, if it can't be sent.
+        // Return a key, which may be null. If it can't be sent, throw an ArgumentException that does not show the key.
         public static string CheckKey(string key) => key?.All(letter => letter > ' ' && letter <= '~') != false ? key
             : throw new ArgumentException("the API key has a line end, a space, or a character that no key has");
 
@@ -58,7 +58,7 @@ namespace Rankcurve {
             http.Dispose();
         }
 
-        // Return a path of these names. A Uri takes . and .. for folders, so they get an end that the service drops.
+        // Return the path of these names. Uri takes . and .. for folders, so they get an ending that the service drops.
         public static string PathOf(params string[] names) => "/v1/" + string.Join("/", names.Select(name =>
             Uri.EscapeDataString(name) + (name == "." || name == ".." ? "%25%7F" : "")));
 
@@ -73,9 +73,10 @@ namespace Rankcurve {
             value is Array many ? string.Join(",", many.Cast<object>().Select(TextOf))
             : value is bool ? "true" : Convert.ToString(value, CultureInfo.InvariantCulture);
 
-        // Send a request until it is answered, and return what read makes of the JSON (null if there is none) and the
-        // ETag. A request that is not repeatable is sent again only after a 429: the service refused it unread. Posts
-        // that are numbered belong to a token, so what may have been applied is not sent with another one.
+        // Send a request until it is answered. Return the result of read, which gets the JSON (null if there is none)
+        // and the ETag. A request that is not repeatable is sent again only after a 429, because the service rejected
+        // it unread. Numbered posts belong to a token, so those that may have been applied are not sent with another
+        // one.
         public async Task<T> SendAsync<T>(HttpMethod method, string path, JToken body, Func<JToken, string, T> read,
             bool repeatable = true, string tag = null, bool numbered = false) {
             for (int attempt = 1; ; attempt++) {
@@ -97,15 +98,15 @@ namespace Rankcurve {
         static bool MayPass(RankcurveException error, bool repeatable) =>
             (error as ApiException)?.Status == 429 || (repeatable && (error as ApiException)?.IsFinal != true);
 
-        // Return a random pause, so that clients which failed together do not come back together.
+        // Return a random pause, so that clients that failed together do not all come back together.
         public TimeSpan DrawPause(int attempt, double askedS = 0) {
             double part = new Random(Guid.NewGuid().GetHashCode()).NextDouble();
             double leastS = Math.Min(PauseMaxS, PauseS * Math.Pow(2, attempt)) * (1 + part) / 2;
             return TimeSpan.FromSeconds(Math.Min(PauseMaxS, Math.Max(leastS, askedS * (1 + part / 2))));
         }
 
-        // Send a request once, with one more header if it has a value. If its token has expired or was voided, send it
-        // once more with a new one. Return the answer: if endless, once it begins.
+        // Send a request once, with one more header if that has a value. If its token has expired or was voided, send
+        // the request once more with a new token. Return the answer; an endless one is returned once it begins.
         public async Task<HttpResponseMessage> OpenAsync(HttpMethod method, string path, JToken body, string header,
             string value, bool endless = false, bool mayRenew = true) {
             Task<string> sent = GiveKey(null);
@@ -127,7 +128,7 @@ namespace Rankcurve {
             }
         }
 
-        // Return the key of now, or one in place of that which was refused.
+        // Return the current key, or a new one in place of the key that was rejected.
         Task<string> GiveKey(Task<string> refused) {
             lock (guard) {
                 bool isGood = key != null && key != refused && !key.IsFaulted && !key.IsCanceled;

@@ -1,4 +1,4 @@
-"""A client of the leaderboard service rankcurve: it posts, reads, follows, leases, and ranks offline.
+"""A client for the rankcurve leaderboard service: post, read and follow rankings, lease resources, and rank offline.
 
     from rankcurve import Client
 
@@ -6,11 +6,11 @@
         game.post("arena", [{"owner": "ada", "stats": {"xp": 25}}])
         print(game.positions("arena", "ada"))
 
-`Client` waits for each answer, and may be used from several threads. `AsyncClient` has the same methods as coroutines.
-Every error is a `RankcurveError`; `rankcurve.errors` has the whole tree.
+`Client` blocks until each answer arrives, and can be shared between threads. `AsyncClient` offers the same methods as
+coroutines. Every error is a `RankcurveError`; `rankcurve.errors` shows the whole tree.
 
-Begin with `client`. The logic is written once, as programs that say what to do and do nothing themselves (`programs`).
-`transport` runs them, waiting in a thread or on an event loop:
+If you read the code, begin with `client`. Its logic is written only once, as programs that describe what to do without
+doing it (`programs`). `transport` runs these programs, either by blocking a thread or on an event loop:
 
     client | post_buffer | leases | offline_curve      what a game uses
       retries | spool | event_stream                    what they share

@@ -1,6 +1,7 @@
-"""The types of the service's answers. A decimal is exact: an `int` without a scale, otherwise a `decimal.Decimal`.
+"""The types of the service's answers, in which decimals are exact.
 
-A type ignores members that it does not know, so an older client works with a newer service. Times are in UTC.
+A number is an `int` if its column has no scale, and otherwise a `decimal.Decimal`. Times are in UTC. A type ignores
+members that it does not know, so that an older client works with a newer service.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ LEASE_S_MAX = 1e9  # 30 years; no timer waits for much longer
 
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tier, a named band of a ranking. One of its limits is set: the worst rank, percentage or value that fits."""
+    """A tier, which is a named band of a ranking, limited by the worst rank, percentage or value that fits.
+
+    Only one of the three limits is set.
+    """
 
     name: str
     to_rank: int | None = None
@@ -44,14 +48,14 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     min: Value | None = None
     max: Value | None = None
     type: str = "number"
-    of: str | None = None  # with the merge rule `with`: the column that it follows; with `quotient`: the dividend
-    per: str | None = None  # with the merge rule `quotient`: the divisor
+    of: str | None = None  # the column that the merge rule `with` follows, or the dividend of `quotient`
+    per: str | None = None  # the divisor of the merge rule `quotient`
     from_: int | None = msgspec.field(name="from", default=None)  # the least divisor that gives a quotient
     tiers: list[Tier] = []  # an entry has the first one that fits
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a curve. `bound` is the largest relative error of an estimated rank past the counted top."""
+    """The state of a curve. `bound` is the largest relative error of an estimated rank beyond the counted top."""
 
     method: str = ""
     total: int = 0
@@ -63,7 +67,7 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Predictor(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a board for estimated ranks. Ranks up to `exact_top` are counted, not estimated."""
+    """A board's settings for estimated ranks. Ranks up to `exact_top` are counted instead."""
 
     samples: int = 0
     exact_top: int = 0
@@ -72,13 +76,13 @@ class Predictor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaderboard with its specification. Lists of boards leave out `curves`."""
+    """A leaderboard with its specification. In lists of boards, `curves` is empty."""
 
     id: str = ""
     columns: list[Column]
     ties: str | list[str] = "shared"
     entries: int | None = None
-    owners: int | None = None  # how many take part, if there are entry rules
+    owners: int | None = None  # the number of participants, if there are entry rules
     created_at: datetime | None = None
     active_at: datetime | None = None  # only in a list by activity
     closed: bool = False
@@ -91,7 +95,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaderboard on which an owner has an entry, and the entry."""
+    """A leaderboard on which an owner has an entry, together with that entry."""
 
     board: str
     updated_at: datetime
@@ -99,14 +103,17 @@ class OwnerBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of erased entries, and whether the same request would erase more."""
+    """The number of erased entries, and whether repeating the request would erase more."""
 
     erased: int
     more: bool = False
 
 
 class ExpectedGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A reward that an owner would get if the leaderboard closed now. `data` is what the reward has for the game."""
+    """A reward that an owner would receive if the leaderboard closed now.
+
+    `data` holds what the reward is to the game.
+    """
 
     owner: str
     reward: str
@@ -115,7 +122,7 @@ class ExpectedGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(ExpectedGrant, frozen=True, kw_only=True):
-    """A reward that an owner has got. `id` never changes; `claimed_at` is None until the grant is claimed."""
+    """A reward that an owner was granted. `id` never changes, and `claimed_at` is None until the grant is claimed."""
 
     id: str
     board: str
@@ -123,13 +130,13 @@ class Grant(ExpectedGrant, frozen=True, kw_only=True):
 
 
 class ClaimedGrant(Grant, frozen=True, kw_only=True):
-    """A claimed grant. `first` is true in one answer only, which may get lost: let `id` be the key of a payout."""
+    """A claimed grant. `first` is true in only one answer, which may get lost, so use `id` as the key of a payout."""
 
     first: bool
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """An act of an operator, such as `owner.hidden`. `key` is the id of the API key; None if there were no keys."""
+    """An operator's act, such as `owner.hidden`. `key` is the id of the API key, or None if there were no keys."""
 
     id: str
     at: datetime
@@ -142,9 +149,9 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HiddenOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner who is hidden since then. `key` and `reason` are those of the act.
+    """A hidden owner, with the time, the `key` and the `reason` of the act that hid it.
 
-    `shadow`: answers about the owner continue as if it were ranked.
+    If `shadow` is true, answers about the owner continue as if the owner were ranked.
     """
 
     owner: str
@@ -155,7 +162,7 @@ class HiddenOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """A period of a family. For the all-time period, both times and `closed` are None."""
+    """A period of a family. In the all-time period, both times and `closed` are None."""
 
     name: str
     starts_at: datetime | None = None
@@ -164,7 +171,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FamilyBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """A family's board for one period and some facet values. `previous` is the board of the period before."""
+    """A family's board for one period and certain facet values. `previous` is the board of the previous period."""
 
     board: str
     period: Period
@@ -173,7 +180,7 @@ class FamilyBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FacetValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A value of a facet, its board, and how many owners have an entry there."""
+    """A value of a facet, its board, and the number of owners with an entry there."""
 
     value: str
     board: str
@@ -181,7 +188,7 @@ class FacetValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a post on one of its boards."""
+    """A post's result on one of its boards."""
 
     board: str
     status: Status
@@ -192,7 +199,10 @@ class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """One board of a post that was taken back: `stats` without it (None if no other post remains), or an `error`."""
+    """The outcome of a voided post on one board: the `stats` without it, or an `error`.
+
+    `stats` is None if no other post remains.
+    """
 
     board: str
     status: str | None = None
@@ -201,7 +211,7 @@ class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldPost(msgspec.Struct, frozen=True, kw_only=True):
-    """A post that waits for a verdict. `at` is its time, `reason` says why it is held."""
+    """A post that is held for review. `at` is the time of the post, and `reason` says why it is held."""
 
     post_id: str
     owner: str
@@ -213,7 +223,7 @@ class HeldPost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """One board on which a merged owner had an entry: `stats` of the entry that the merge made, or an `error`."""
+    """A board on which a merged owner had an entry, with the `stats` of the merged entry or an `error`."""
 
     board: str
     status: str | None = None
@@ -222,10 +232,10 @@ class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a post. `stats` has the stored values; a post to several boards has `boards` instead.
+    """The result of a post. `stats` holds the stored values; a post to several boards has `boards` instead.
 
-    `status` is `applied`, `unchanged` (nothing was better), `duplicate` (its id was applied before), `held` (it waits
-    for a verdict; with `post_id`), `rejected` (with `error`), or `accepted` for a queued post.
+    `status` is `applied`, `unchanged` (nothing was better), `duplicate` (the id was applied before), `held` (it waits
+    for a verdict, and `post_id` is set), `rejected` (`error` says why), or `accepted` for a queued post.
     """
 
     owner: str = ""
@@ -239,7 +249,11 @@ class PostResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The next better place. `points` is None if no value in the column's range is better than that place's value."""
+    """The next better place.
+
+    `points` is the number still needed to reach it, or None if no value in the column's range is better than the value
+    of that place.
+    """
 
     rank: int
     low: int
@@ -253,8 +267,9 @@ class NextPlace(msgspec.Struct, frozen=True, kw_only=True):
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`, both included.
 
-    `tier` is the tier of `rank`: None if no tier fits, or if the column has none. If `tier_certain` is False, the ranks
-    of the bracket have several tiers. `reached_at` is set for an owner if the earlier of two equal values is better.
+    `tier` is the tier of `rank`, or None if no tier fits or the column has none. If `tier_certain` is False, the ranks
+    of the bracket fall into several tiers. `reached_at` is set for an owner where the earlier of two equal values is
+    better.
     """
 
     column: str
@@ -273,10 +288,10 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner's position, as `Position`. Where the owner has no value, `value`, `rank` and what follows are None.
+    """An owner's position, like `Position`, except that `value`, `rank` and what follows are None without a value.
 
-    `board` is set if several boards were asked for, `next` and `previous` if the request asked for them. `rank_before`
-    is set if the post asked for it; it is None for a first value and for a duplicate.
+    `board` is set if the request named several boards, and `next` and `previous` are set if the request asked for them.
+    `rank_before` is set if the post asked for it, but is None for a first value and for a duplicate.
     """
 
     board: str | None = None
@@ -299,7 +314,7 @@ class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison with the period before. Members are None if the owner had no value then."""
+    """A comparison with the previous period. The positions are None if the owner had no value then."""
 
     board: str
     position: Position | None = None
@@ -307,7 +322,7 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner's final position in a closed period; None if the owner had no value then."""
+    """An owner's final position in a closed period, or None if the owner had no value then."""
 
     board: str
     period: Period | None = None
@@ -315,7 +330,7 @@ class PastPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CohortEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner in a cohort of a league. `zone` is `promotion`, `safe` or `relegation`; `rank` is exact."""
+    """An owner's entry in a league cohort. `zone` is `promotion`, `safe` or `relegation`, and `rank` is exact."""
 
     owner: str
     rank: int | None = None
@@ -327,7 +342,10 @@ class CohortEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cohort(msgspec.Struct, frozen=True, kw_only=True):
-    """A cohort of a period of a league, with all its owners, best first. `settled`: its owners have moved."""
+    """A league's cohort in one period, with all its owners, best first.
+
+    `settled` is true once its owners have moved.
+    """
 
     league: str
     period: str
@@ -341,9 +359,10 @@ class Cohort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeagueOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner in the current period of a league, with all owners of its cohort.
+    """An owner in the current period of a league, together with all owners of the same cohort.
 
-    `cohort` is None before its first post. `waiting`: the owner has posted, and its last result is not in yet.
+    `cohort` is None before the owner's first post of the period. `waiting` is true if the owner has posted, but its
+    last result is not in yet.
     """
 
     league: str
@@ -374,7 +393,7 @@ class LeaguePast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Division(msgspec.Struct, frozen=True, kw_only=True):
-    """A division of a league: how many owners have seats in it, and in how many cohorts."""
+    """A division of a league, with the number of owners who have seats in it and the number of its cohorts."""
 
     name: str
     owners: int = 0
@@ -382,7 +401,7 @@ class Division(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One owner's stats. `hidden` is `"shadow"` for operators if the owner is shadowed."""
+    """One owner's stats. For operators, `hidden` is `"shadow"` if the owner is shadowed."""
 
     owner: str
     updated_at: datetime
@@ -392,7 +411,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A new player token. Its `id` begins the ids of its posts."""
+    """A new player token. The ids of its posts begin with its `id`."""
 
     token: str
     id: str
@@ -404,13 +423,16 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     board: str
     owner: str
-    joined_at: datetime | None = None  # None: the owner came by posting
-    posts: int = 0  # how many posts were accepted
-    posts_left: int | None = None  # None: any number
+    joined_at: datetime | None = None  # None if the owner took part by posting
+    posts: int = 0  # the number of accepted posts
+    posts_left: int | None = None  # None if there is no limit
 
 
 class FoundEntry(Entry, frozen=True, kw_only=True):
-    """An entry of a lookup. `place` is the owner's rank among the owners asked for. All of this needs a column."""
+    """An entry found by a lookup. `place` is the owner's rank among the owners asked for.
+
+    `position`, `place` and `reached_at` are set only if the lookup names a column.
+    """
 
     position: Position | None = None
     place: int | None = None
@@ -418,16 +440,16 @@ class FoundEntry(Entry, frozen=True, kw_only=True):
 
 
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
-    """The entries in the order of the request, and the owners who have none."""
+    """The entries found, in the order of the request, and the owners who have none."""
 
     entries: list[FoundEntry]
     missing: list[str]
 
 
 class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of a ranking. `sent_tier` is `tier` as it was sent: UNSET if the column has no tiers.
+    """A row of a ranking. `sent_tier` holds `tier` as it was sent, which is UNSET if the column has no tiers.
 
-    `reached_at` is set if the earlier of two equal values ranks better.
+    `reached_at` is set where the earlier of two equal values ranks better.
     """
 
     rank: int
@@ -443,12 +465,15 @@ class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def tier(self) -> str | None:
-        """The tier of `rank`: None if no tier fits, or if the column has none."""
+        """The tier of `rank`, or None if no tier fits or the column has none."""
         return self.sent_tier or None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of a ranking, best to worst. `next` and `prev` are cursors of other pages, None at the ends."""
+    """Rows of a ranking, best to worst.
+
+    `next` and `prev` are cursors for the neighbouring pages, or None at the ends.
+    """
 
     column: str
     total: int
@@ -496,7 +521,10 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Knot(msgspec.Struct, frozen=True, kw_only=True):
-    """A value with its exact rank, and how many entries have it. `reached_at` counts if the earliest is better."""
+    """A value with its exact rank, and the number of entries that have it.
+
+    `reached_at` counts where the earliest of equal values is better.
+    """
 
     value: Value
     rank: int
@@ -521,7 +549,7 @@ class CurveSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TieColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """A column that orders equal values of a curve. Entries without a value in it come last."""
+    """A column by which a curve orders equal values. Entries without a value in it come last."""
 
     column: str
     best: str
@@ -531,7 +559,10 @@ class TieColumn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curve(CurveSegment, frozen=True, kw_only=True):
-    """A curve as the service sends it; `OfflineCurve` ranks with it. The sum of `segments` has no knots of its own."""
+    """A curve as the service sends it, from which an `OfflineCurve` computes ranks.
+
+    If it is the sum of `segments`, it has no knots of its own.
+    """
 
     column: str
     best: str = "high"
@@ -581,7 +612,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the journal: a post, or a change of an owner or a board. `seq` continues a walk after this line."""
+    """A line of the journal: a post, or a change to an owner or a board. Pass its `seq` to continue after this line."""
 
     seq: int | str
     kind: str
@@ -606,7 +637,7 @@ class TopEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner's current position. `overtaken_by` has up to ten owners who overtook since the event before."""
+    """An owner's current position. `overtaken_by` names up to ten owners who overtook since the previous event."""
 
     owner: str
     column: str
@@ -621,7 +652,7 @@ class OwnerEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a stream. After `reset` (without data), events may have been missed."""
+    """An event of a stream. The event `reset` has no data, and means that events may have been missed."""
 
     event: str
     id: str
@@ -629,7 +660,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease of a key, as the service sends it."""
+    """A key's lease, as the service sends it."""
 
     resource: str
     key: str
@@ -641,7 +672,7 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(content: bytes, type: type[T]) -> T:
-    """Decode `content` with exact decimals. Raises UnexpectedAnswerError."""
+    """Decode `content` as `type`, with exact decimals. Raises UnexpectedAnswerError."""
     try:
         hashable: Any = type
         answer: T = _decoder(hashable)(content)
@@ -651,7 +682,10 @@ def decode(content: bytes, type: type[T]) -> T:
 
 
 def check_name(answered: str, asked: str) -> None:
-    """Raise UnexpectedAnswerError if an answer names another owner or key than the request, so is another's answer."""
+    """Raise UnexpectedAnswerError if an answer names another owner or key than the request did.
+
+    Such an answer belongs to another request.
+    """
     if answered != asked and answered != unicodedata.normalize("NFC", asked):
         raise UnexpectedAnswerError(f"the answer is about {answered!r}, and {asked!r} was asked for")
 

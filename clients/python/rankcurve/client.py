@@ -1,11 +1,13 @@
-"""`Client` and `AsyncClient`: everything that a game asks of the service.
+"""The synchronous and asynchronous clients, `Client` and `AsyncClient`, through which a game talks to the service.
 
-Both are HTTP clients with the methods of `Operations`: `Client` as plain methods, `AsyncClient` as coroutines.
-Methods that walk return an iterator, or an async iterator. Every method may raise `ApiError` (the service refuses),
-`UnreachableError` (no answer came) and `UnexpectedAnswerError`.
+Both offer the methods of `Operations`: `Client` as plain methods, `AsyncClient` as coroutines. A method that yields
+results returns an iterator, or an async iterator on an `AsyncClient`. Every method may raise `ApiError` if the service
+rejects the request, `UnreachableError` if no answer arrives, and `UnexpectedAnswerError` if the answer breaks the
+service's contract.
 
-A board is named by its id. On a board of a family, the period may be an alias: `arena:this-week:clan=fox`. A column may
-be left out, or None, if the board has one ranked column; otherwise `ColumnNeededError` names those that it has.
+A board is named by its id; for a board that belongs to a family, the period may be an alias, as in
+`arena:this-week:clan=fox`. If a board has only one ranked column, `column` can be omitted or None; otherwise
+`ColumnNeededError` names the columns to choose from.
 """
 
 from __future__ import annotations
@@ -166,12 +168,15 @@ def owner_path(owner: str, *rest: str) -> str:
 
 
 def ranking_path(board: str, column: str | None, *rest: str) -> str:
-    """Build a path of a ranking. Without a column, it is the ranking of a board's only ranked column."""
+    """Build the path of a board's ranking. Without a column, the path leads to the board's only ranked column."""
     return board_path(board, "rankings", column or "-", *rest)
 
 
 def check_owner(answer: Answered, owner: str) -> Answered:
-    """Check that an answer is about this owner. Raises UnexpectedAnswerError if it is about another one."""
+    """Return an answer after checking that it is about this owner.
+
+    Raises UnexpectedAnswerError if it names another one.
+    """
     check_name(answer.owner, owner)
     return answer
 
@@ -185,7 +190,7 @@ def utc_now() -> datetime:
 
 
 class Operations(Generic[Transport, Buffer, Holders]):
-    """The requests of both clients."""
+    """The operations that `Client` and `AsyncClient` share."""
 
     transport: Transport
     _sender: Sender
@@ -198,16 +203,16 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def top(
         self, board: str, limit: int = 10, column: str | None = None, *, profiles: bool = False
     ) -> Program[list[RankedEntry]]:
-        """Fetch the best rows of a board, best first. `page` and `entries` return more of them."""
+        """Fetch the top rows of a board, best first. To read further down, use `page` or `entries`."""
         query = {"limit": limit, "column": column, "profiles": profiles or None}
         return (yield from self._get(Page, board_path(board, "rankings"), query)).entries
 
     @operation
     def rank(self, board: str, owner: str, column: str | None = None) -> Program[int]:
-        """Look up an owner's rank; 1 is the best. `positions` also says how exact it is.
+        """Look up an owner's rank, where 1 is the best. `positions` also reports how exact the rank is.
 
         Raises:
-            NotFoundError: there is no such board, or the owner has no value there.
+            NotFoundError: the board does not exist, or the owner has no value on it.
             RankcurveError: no column is named, and the board has several ranked columns.
         """
         found = yield from self._positions(board, owner, {"columns": column})
@@ -228,10 +233,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         next: bool = False,
         compare: Literal["previous"] | None = None,
     ) -> Program[list[OwnerPosition]]:
-        """Look up an owner's positions in these columns, in their order; by default in every ranked column.
+        """Look up an owner's positions in the given columns, or by default in every ranked column.
 
-        With `next`, each has the next better place and the points still needed to reach it. With `compare="previous"`,
-        each has the position in the period before.
+        The positions come in the order of `columns`. With `next`, each includes the next better place and the points
+        still needed to reach it. With `compare="previous"`, each includes the owner's position in the previous period.
         """
         query = {"columns": columns or None, "rank": rank, "next": next or None, "compare": compare}
         return (yield from self._positions(board, owner, query))
@@ -240,7 +245,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def positions_on_boards(
         self, owner: str, boards: Sequence[str], column: str | None = None
     ) -> Program[list[OwnerPosition]]:
-        """Look up one owner's positions on many boards, in their order. Each names its board."""
+        """Look up one owner's positions on several boards, in the order given. Each position names its board."""
         path, body = owner_path(owner, "positions"), {"boards": boards, "column": column}
         return check_owner((yield from self._ask(_OwnerPositions, "POST", path, body)), owner).positions
 
@@ -248,7 +253,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def value_positions(
         self, board: str, column: str | None, values: Sequence[Value | str], *, rank: Rank = "auto"
     ) -> Program[list[Position]]:
-        """Look up the positions that these values have, or would have."""
+        """Look up the positions that these values have in a ranking, or would have if someone reached them."""
         path = ranking_path(board, column, "positions")
         return (yield from self._get(_Positions, path, {"values": values, "rank": rank})).positions
 
@@ -264,9 +269,9 @@ class Operations(Generic[Transport, Buffer, Holders]):
         fill: bool = False,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Fetch the rows around an owner, best to worst, including the owner's own.
+        """Fetch the rows around an owner, best to worst, including the owner's own row.
 
-        With `fill`, one side has more rows if the ranking ends on the other side.
+        If the ranking ends on one side of the owner, `fill` makes up for it with more rows on the other side.
         """
         query = {"column": column, "better": better, "worse": worse, "fill": fill or None, "profiles": profiles or None}
         return (yield from self._get(Page, board_path(board, "entries", owner, "around"), query))
@@ -283,7 +288,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         fill: bool = False,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Fetch the rows around a value, best to worst. `fill` is that of `around`."""
+        """Fetch the rows around a value, best to worst. `fill` works as it does in `around`."""
         query = {"value": value, "better": better, "worse": worse, "fill": fill or None, "profiles": profiles or None}
         return (yield from self._get(Page, ranking_path(board, column, "around"), query))
 
@@ -299,7 +304,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         tier: str | None = None,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Fetch one page of a ranking, or of one tier: from the top, from a cursor, or from a rank on."""
+        """Fetch one page of a ranking, or of a single tier of it.
+
+        The page begins at the top by default, at a `cursor` from another page, or at `from_rank`.
+        """
         query = {"limit": limit, "cursor": cursor, "from_rank": from_rank, "tier": tier, "profiles": profiles or None}
         return (yield from self._get(Page, ranking_path(board, column), query))
 
@@ -312,23 +320,30 @@ class Operations(Generic[Transport, Buffer, Holders]):
         limit: int = PAGE_ENTRIES,
         order: Literal["rank", "owner"] = "rank",
     ) -> Walk[Page]:
-        """Yield the pages of a ranking, best to worst. In the order of the owners, an archive yields all of them."""
+        """Yield the pages of a ranking, best to worst.
+
+        With `order="owner"`, rows are sorted by owner name instead. Use this order to read every row of an archived
+        board.
+        """
         yield from self._walk_pages(board, column, limit, lambda page: [page], None if order == "rank" else order)
 
     @walk
     def entries(self, board: str, column: str | None = None, *, limit: int = PAGE_ENTRIES) -> Walk[RankedEntry]:
-        """Yield every row of a ranking, best to worst. `limit` is how many one request asks for."""
+        """Yield every row of a ranking, best to worst, fetching `limit` rows per request."""
         yield from self._walk_pages(board, column, limit, lambda page: page.entries)
 
     @operation
     def entry(self, board: str, owner: str, *, profiles: bool = False) -> Program[Entry]:
-        """Fetch an owner's stats."""
+        """Fetch an owner's stats on a board."""
         path = board_path(board, "entries", owner)
         return check_owner((yield from self._get(Entry, path, {"profiles": profiles or None})), owner)
 
     @operation
     def lookup(self, board: str, owners: Sequence[str], column: str | None = None) -> Program[Lookup]:
-        """Fetch the entries of many owners, such as friends. With a column, each has its position and place."""
+        """Fetch the entries of several owners at once, such as a player's friends.
+
+        With a `column`, each entry includes its position on the board and its place among these owners.
+        """
         body = {"owners": owners} | ({} if column is None else {"column": column})
         return (yield from self._ask(Lookup, "POST", board_path(board, "entries", "lookup"), body))
 
@@ -336,7 +351,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def values(
         self, board: str, column: str | None = None, *, ranks: Sequence[int] = (), percentiles: Sequence[float] = ()
     ) -> Program[list[ValueAt]]:
-        """Look up the values at these ranks, and then those at these percentiles."""
+        """Look up the values at the given ranks, followed by the values at the given percentiles."""
         query = {"ranks": ranks or None, "percentiles": percentiles or None}
         return (yield from self._get(_Values, ranking_path(board, column, "values"), query)).values
 
@@ -349,20 +364,20 @@ class Operations(Generic[Transport, Buffer, Holders]):
         buckets: int = 20,
         rank: Literal["exact", "estimate"] = "exact",
     ) -> Program[list[Bucket]]:
-        """Count the entries in each of `buckets` equal parts of the range of values."""
+        """Divide the range of values into `buckets` equal parts, and count the entries in each."""
         path = ranking_path(board, column, "buckets")
         return (yield from self._get(_Buckets, path, {"buckets": buckets, "rank": rank})).buckets
 
     @operation
     def curve(self, board: str, column: str | None = None) -> Program[OfflineCurve]:
-        """Fetch the curve of a column, which ranks values in microseconds without further requests."""
+        """Fetch a column's curve, which ranks values within microseconds and without further requests."""
         path = ranking_path(board, column, "curve")
         reply: Reply = yield from self._sender.send(Send("GET", path))
         return OfflineCurve(decode(reply.content, Curve), path, reply.headers.get("etag", ""))
 
     @operation
     def renew_curve(self, curve: OfflineCurve) -> Program[bool]:
-        """Fetch a curve again if it has changed, and rank with it from now on. Return whether it has changed."""
+        """Refetch a curve if it has changed on the service, and update it in place. Return whether it has changed."""
         reply: Reply = yield from self._sender.send(Send("GET", curve.path, headers={"If-None-Match": curve.tag}))
         if reply.status == 304:
             return False
@@ -381,10 +396,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         last_event_id: str = "",
         attempts_max: int = STREAM_ATTEMPTS_MAX,
     ) -> Walk[StreamEvent]:
-        """Yield the top of a ranking, or an owner's position, whenever it changes, until the caller stops.
+        """Yield the top of a ranking, or an owner's position, each time it changes.
 
-        After an interruption the stream continues where it stopped, if one of `attempts_max` attempts succeeds.
-        `last_event_id` continues an earlier stream.
+        The stream runs until the caller stops it. After an interruption it reconnects, with up to `attempts_max`
+        attempts in a row, and continues where it left off. Pass `last_event_id` to continue an earlier stream.
         """
         path = with_query(board_path(board, "stream"), {"column": column, "top": top, "owner": owner})
         yield from follow(path, last_event_id, self._sender.retries, attempts_max=attempts_max)
@@ -407,9 +422,9 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Program[PostResult]:
         """Post one owner's stats, such as `xp=25`, and return the result once they are durable.
 
-        Without `post_id` the post gets an id, so that a retry never counts twice. With a player token, give it its
-        number `n` instead. Raises as `post` does. The result has the owner's positions in the columns that `positions`
-        names; with `moved`, each has `rank_before`.
+        A post without a `post_id` is given one, so that a retry never counts twice. With a player token, pass the
+        post's number `n` instead. To get the owner's positions along with the result, name their columns in
+        `positions`; with `moved`, each position also has `rank_before`. Raises the same errors as `post`.
         """
         asked = {"positions": positions, "moved": moved}
         given = {"owner": owner, "post_id": post_id, "n": n, "at": at, "stats": stats}
@@ -430,9 +445,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         moved: bool = False,
         **stats: Stat,
     ) -> Program[PostResult]:
-        """Post one owner's stats to the boards of a family, as `post_one` does. Each of `boards` has `positions`.
+        """Post one owner's stats to the boards of a family, as `post_one` does for a single board.
 
-        A board of a period that is closed has the status `rejected` in the result's `boards`; nothing is raised for it.
+        Each of the result's `boards` has its own `status` and `positions`. A board whose period is closed has the
+        status `rejected`, but no error is raised for it.
         """
         path, asked = family_path(family, "posts"), {"positions": positions, "moved": moved}
         given = {"owner": owner, "post_id": post_id, "n": n, "at": at, "stats": stats, "facets": facets}
@@ -451,17 +467,20 @@ class Operations(Generic[Transport, Buffer, Holders]):
         positions: Sequence[str] = (),
         moved: bool = False,
     ) -> Program[list[PostResult]]:
-        """Post one or many `{"owner", "stats", "post_id", "at"}`. Return a result for each, once all are durable.
+        """Post one or more `{"owner", "stats", "post_id", "at"}`, and return a result for each once all are durable.
 
-        A post without `post_id` gets one, so that a retry never counts twice. Give ids of your own if you may call this
-        again after an `UnreachableError`. A post by player token has its number `n` instead. With `queued`, the service
-        applies the posts soon after its answer. If one post has no valid form, the service refuses all, unless `split`
-        is true: then it alone is rejected. `round_floats` rounds floats to the decimals of their columns, for which it
-        asks the service first. At most 100 posts may ask for `positions`, as `post_one` does.
+        A post without a `post_id` is given one, so that a retry never counts twice. Pass ids of your own if you may
+        call this again after an `UnreachableError`. A post made with a player token has its number `n` instead of an
+        id.
+
+        With `queued`, the service applies the posts shortly after it has answered. If one post is malformed, the
+        service rejects the whole request, unless `split` is true: then only that post is rejected. `round_floats`
+        rounds floats to the decimals of their columns, which the client looks up on the service first. At most 100
+        posts may ask for `positions`, which work as in `post_one`.
 
         Raises:
-            PostsRejectedError: posts were rejected, and the others stored; it has all results. Without
-                `raise_rejected` they are returned instead.
+            PostsRejectedError: some posts were rejected, and the others stored. The error holds all results. With
+                `raise_rejected=False`, they are returned instead.
         """
         path = board_path(board, "posts")
         options = {"queued": queued, "split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
@@ -479,10 +498,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         positions: Sequence[str] = (),
         moved: bool = False,
     ) -> Program[list[PostResult]]:
-        """Post stats to the boards of a family, as `post` does. A post may have `facets`.
+        """Post stats to the boards of a family, as `post` does for a single board. A post may have `facets`.
 
-        A post is applied if one of its boards takes it. A board of a period that is closed does not take it, and has
-        the status `rejected` in the result's `boards`; nothing is raised for it.
+        A post is applied if at least one of its boards accepts it. A board whose period is closed does not: it has the
+        status `rejected` in the result's `boards`, but no error is raised for it.
         """
         options = {"split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
         path = family_path(family, "posts")
@@ -490,17 +509,17 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def post_to_boards(self, posts: Sequence[Post] | Post, *, raise_rejected: bool = True) -> Program[list[PostResult]]:
-        """Post stats to several boards at once, as `post` does. Each post names its `boards`."""
+        """Post stats to several boards at once, as `post` does for a single board. Each post names its `boards`."""
         return (yield from post_all(self._sender, path_of("v1", "posts"), posts, raise_rejected=raise_rejected))
 
     @operation
     def void_post(
         self, board: str, post_id: str, *, owner: str, reason: str | None = None
     ) -> Program[list[VoidedBoard]]:
-        """Take back a post: recompute its owner's entry without it (role `ops`).
+        """Void a post, so that its owner's entry is recomputed without it (role `ops`).
 
-        A second call returns the same. The id stays reserved, so the same post again is rejected with `post_voided`.
-        `reason` is kept in the list of acts.
+        A repeated call returns the same result. The id stays reserved, so sending the same post again is rejected with
+        `post_voided`. `reason` is kept in the list of acts.
         """
         return (yield from self._void(board_path(board, "posts", post_id), owner, reason))
 
@@ -508,30 +527,30 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def void_family_post(
         self, family: str, post_id: str, *, owner: str, reason: str | None = None
     ) -> Program[list[VoidedBoard]]:
-        """Take back a post on all boards of a family that it reached, as `void_post` does (role `ops`)."""
+        """Void a post on every board of a family that it reached, as `void_post` does for one board (role `ops`)."""
         return (yield from self._void(family_path(family, "posts", post_id), owner, reason))
 
     @walk
     def held_posts(self, board: str) -> Walk[HeldPost]:
-        """Yield the held posts of a board, the oldest first (role `ops`)."""
+        """Yield the posts that a board holds for review, oldest first (role `ops`)."""
         yield from self._walk_list(board_path(board, "held"), "posts", HeldPost, {})
 
     @operation
     def judge_post(
         self, board: str, post_id: str, verdict: Literal["accept", "refuse"], *, owner: str, reason: str | None = None
     ) -> Program[Record]:
-        """Accept a held post, which applies it, or refuse it (role `ops`). Return its state on the board.
+        """Accept a held post, which applies it, or refuse it (role `ops`). Return the post's state on the board.
 
-        A second call with the same verdict returns the same.
+        Repeating the same verdict returns the same state.
         """
         path = with_query(board_path(board, "held", post_id), {"owner": owner})
         return (yield from self._ask(Record, "PUT", path, {"verdict": verdict, "reason": reason}))
 
     @walk
     def journal(self, after: int | str = 0) -> Walk[JournalLine]:
-        """Yield the accepted posts and changes up to now, the oldest first (role `writer`).
+        """Yield the posts and changes that the journal has accepted up to now, oldest first (role `writer`).
 
-        `after` is the `seq` of the last line seen.
+        To continue an earlier read, pass the `seq` of its last line as `after`.
         """
         while True:
             path = with_query(path_of("v1", "journal"), {"after": after, "limit": LINES_PER_REQUEST})
@@ -544,7 +563,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def owner_posts(self, owner: str, *, limit: int = 20) -> Program[list[JournalLine]]:
-        """Fetch an owner's newest posts."""
+        """Fetch an owner's most recent posts."""
         return (yield from self._get(_OwnerPosts, owner_path(owner, "posts"), {"limit": limit})).posts
 
     # Boards, families and owners
@@ -559,18 +578,18 @@ class Operations(Generic[Transport, Buffer, Holders]):
         ties: str | Sequence[str] | None = None,
         **members: Any,
     ) -> Program[Board]:
-        """Create a board, or confirm that it has this specification (role `ops`).
+        """Create a board, or confirm that the existing board has this specification (role `ops`).
 
-        `spec` is the whole specification, whose columns may be in words, or the first column in words, such as `xp:sum`
-        or `lap:min.3`; further `columns` are in words, too (`rankcurve.column_words` says which). `ties` says how
-        equal values are ordered, and `members` are all others that the specification may have, such as `closes_at` and
-        `segments`.
+        `spec` is either the whole specification, whose columns may be in words, or the first column in words, such as
+        `xp:sum` or `lap:min.3`. Further `columns` are in words, too; `rankcurve.column_words` explains the syntax.
+        `ties` sets how equal values are ordered, and `members` holds any other members of the specification, such as
+        `closes_at` and `segments`.
         """
         return (yield from self._ask(Board, "PUT", board_path(board), whole_spec(spec, columns, ties, members)))
 
     @operation
     def board(self, board: str) -> Program[Board]:
-        """Fetch a board's specification, its number of entries and the state of its curves."""
+        """Fetch a board's specification, its number of entries, and the state of its curves."""
         return (yield from self._get(Board, board_path(board)))
 
     @walk
@@ -582,9 +601,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         order: Literal["id", "activity"] = "id",
         families: bool = True,
     ) -> Walk[Board]:
-        """Yield the boards whose ids start with `prefix` and contain `contains`, by id or the most active first.
+        """Yield the boards whose ids start with `prefix` and contain `contains`.
 
-        `families` says whether boards of families are listed.
+        They are sorted by id or, with `order="activity"`, most recently changed first. Set `families` to False to leave
+        out the boards that belong to families.
         """
         query = {
             "prefix": prefix or None,
@@ -596,49 +616,49 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @walk
     def families(self) -> Walk[Record]:
-        """Yield the families with their specifications, by id."""
+        """Yield the families with their specifications, sorted by id."""
         yield from self._walk_list(path_of("v1", "families"), "families", Record, {})
 
     @walk
     def owner_boards(self, owner: str) -> Walk[OwnerBoard]:
-        """Yield the boards on which an owner has an entry, by id, each with the entry."""
+        """Yield the boards on which an owner has an entry, sorted by id, each with that entry."""
         yield from self._walk_list(owner_path(owner, "boards"), "boards", OwnerBoard, {})
 
     @walk
     def grants(self, board: str) -> Walk[Grant]:
-        """Yield the grants of a closed board: who got which reward, by reward and rank."""
+        """Yield the grants of a closed board, which say who received which reward, sorted by reward and rank."""
         yield from self._walk_list(board_path(board, "grants"), "grants", Grant, {})
 
     @walk
     def preview_rewards(self, board: str) -> Walk[ExpectedGrant]:
-        """Yield the rewards that owners would get if the board closed now, by reward and rank."""
+        """Yield the rewards that owners would receive if the board closed now, sorted by reward and rank."""
         yield from self._walk_list(board_path(board, "rewards", "preview"), "grants", ExpectedGrant, {})
 
     @walk
     def owner_grants(self, owner: str, *, state: Literal["open", "claimed"] | None = None) -> Walk[Grant]:
-        """Yield an owner's grants, newest board first. `state`: only those that are not claimed, or are.
+        """Yield an owner's grants, those of the newest board first, including grants from deleted boards.
 
-        Grants of deleted boards are included.
+        With `state`, yield only the grants that are still unclaimed (`open`) or only those already `claimed`.
         """
         yield from self._walk_list(owner_path(owner, "grants"), "grants", Grant, {"state": state})
 
     @operation
     def claim_grant(self, grant: str) -> Program[ClaimedGrant]:
-        """Claim a grant by its id (role `writer`). A second call returns the same, with `first` false.
+        """Claim a grant by its id (role `writer`). A repeated call returns the same grant, with `first` set to false.
 
-        `first` is true in exactly one answer. That answer can get lost, so use `id` as the idempotency key of your
+        `first` is true in exactly one answer. Because that answer can get lost, use `id` as the idempotency key of your
         payout.
         """
         return (yield from self._ask(ClaimedGrant, "POST", path_of("v1", "grants", grant, "claim")))
 
     @operation
     def reset_board(self, board: str, *, reason: str | None = None) -> Program[None]:
-        """Empty a board, and keep its specification (role `ops`)."""
+        """Empty a board, but keep its specification (role `ops`)."""
         yield from self._act("POST", board_path(board, "reset"), reason)
 
     @operation
     def reset_family(self, family: str, period: str, *, reason: str | None = None) -> Program[Record]:
-        """Empty the current boards of a kind of period, such as `week` (role `ops`). Return the period."""
+        """Empty a family's current boards for one kind of period, such as `week` (role `ops`). Return the period."""
         path = family_path(family, "reset")
         body = {"period": period, "reason": reason}
         return (yield from self._ask(Record, "POST", path, body, repeatable=False))
@@ -650,12 +670,12 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def refresh_curve(self, board: str, column: str | None = None) -> Program[Refreshed]:
-        """Have a new curve fitted, and wait until readers get it (role `ops`)."""
+        """Fit a new curve, and wait until readers get it (role `ops`)."""
         return (yield from self._ask(Refreshed, "POST", ranking_path(board, column, "refresh")))
 
     @operation
     def audit_curve(self, board: str, column: str | None = None, *, owners: int | None = None) -> Program[Audit]:
-        """Have random owners counted, and compare the curve with the counts (role `ops`)."""
+        """Check a curve against the true ranks of randomly chosen owners (role `ops`)."""
         path = with_query(ranking_path(board, column, "audit"), {"owners": owners})
         return (yield from self._ask(Audit, "POST", path))
 
@@ -669,9 +689,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         ties: str | Sequence[str] | None = None,
         **members: Any,
     ) -> Program[Record]:
-        """Create a family, or confirm that it has this specification (role `ops`). Return its document.
+        """Create a family, or confirm that the existing family has this specification (role `ops`).
 
-        The arguments are those of `create_board`. A family needs `periods`, such as `["all", "week"]`.
+        Return its document.
+
+        The arguments are those of `create_board`. A family also needs `periods`, such as `["all", "week"]`.
         """
         return (yield from self._ask(Record, "PUT", family_path(family), whole_spec(spec, columns, ties, members)))
 
@@ -695,7 +717,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         at: datetime | str | None = None,
         facets: Mapping[str, str] | None = None,
     ) -> Walk[FacetValue]:
-        """Yield the values of a facet, each with its board, in a period and perhaps within values of other facets."""
+        """Yield the values of a facet in a period, each with its board.
+
+        To look only within certain values of other facets, pass these values as `facets`.
+        """
         query = {**(facets or {}), "facet": facet, "period": period, "at": at}
         yield from self._walk_list(family_path(family, "facets"), "values", FacetValue, query)
 
@@ -708,7 +733,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         at: datetime | str | None = None,
         facets: Mapping[str, str] | None = None,
     ) -> Program[FamilyBoard]:
-        """Find a family's board: of a kind of period (`year`, `week`, …), at a time in it, for values of facets."""
+        """Find a family's board by its kind of period (`year`, `week`, …), a time in that period, and facet values."""
         query = {**(facets or {}), "period": period, "at": at}
         return (yield from self._get(FamilyBoard, family_path(family, "boards"), query))
 
@@ -722,7 +747,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         period: str = "day",
         facets: Mapping[str, str] | None = None,
     ) -> Walk[PastPosition]:
-        """Yield an owner's final positions in the closed periods, the newest first."""
+        """Yield an owner's final positions in a family's closed periods, newest first."""
         path = family_path(family, "owners", owner, "history")
         query = {**(facets or {}), "period": period, "column": column}
         yield from self._walk_list(path, "history", PastPosition, query)
@@ -737,15 +762,15 @@ class Operations(Generic[Transport, Buffer, Holders]):
         ties: str | Sequence[str] | None = None,
         **members: Any,
     ) -> Program[Record]:
-        """Create a league, or change it (role `ops`). Return its document.
+        """Create a league, or change an existing one (role `ops`). Return its document.
 
-        The arguments are those of `create_board`. A league needs `column`, `period`, `cohort` and `divisions`.
+        The arguments are those of `create_board`. A league also needs `column`, `period`, `cohort` and `divisions`.
         """
         return (yield from self._ask(Record, "PUT", league_path(league), whole_spec(spec, columns, ties, members)))
 
     @operation
     def league(self, league: str) -> Program[Record]:
-        """Fetch the specification of a league."""
+        """Fetch a league's specification."""
         return (yield from self._get(Record, league_path(league)))
 
     @operation
@@ -760,9 +785,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         positions: Sequence[str] = (),
         moved: bool = False,
     ) -> Program[list[PostResult]]:
-        """Post stats to a league, as `post_to_family` does. The first post of a period takes a seat in a cohort.
+        """Post stats to a league, as `post_to_family` does for a family.
 
-        A post may have a `division`, in which an owner who is new to the league begins.
+        An owner's first post of a period takes a seat in a cohort. For an owner who is new to the league, a post may
+        name the `division` in which to begin.
         """
         options = {"split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
         path = league_path(league, "posts")
@@ -770,35 +796,35 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def league_owner(self, league: str, owner: str) -> Program[LeagueOwner]:
-        """Fetch an owner's division and its cohort in the current period. Raises UnknownOwnerError."""
+        """Fetch an owner's division, and the cohort it is in during the current period. Raises UnknownOwnerError."""
         return check_owner((yield from self._get(LeagueOwner, league_path(league, "owners", owner))), owner)
 
     @walk
     def league_history(self, league: str, owner: str) -> Walk[LeaguePast]:
-        """Yield an owner's results in the closed periods of a league, the newest first."""
+        """Yield an owner's results in a league's closed periods, newest first."""
         yield from self._walk_list(league_path(league, "owners", owner, "history"), "history", LeaguePast, {})
 
     @operation
     def leave_league(self, league: str, owner: str) -> Program[None]:
-        """Let an owner leave a league (role `writer`): its seat, its entry of this period and its division are gone."""
+        """Remove an owner from a league, along with its seat, this period's entry and its division (role `writer`)."""
         yield from self._act("DELETE", league_path(league, "owners", owner), None)
 
     @operation
     def cohort(self, league: str, cohort: str, *, period: str | None = None) -> Program[Cohort]:
-        """Fetch a cohort, such as `silver-12`, of the current period or of another one."""
+        """Fetch a cohort, such as `silver-12`, of the current period or of the `period` given."""
         return (yield from self._get(Cohort, league_path(league, "cohorts", cohort), {"period": period}))
 
     @walk
     def stream_cohort(
         self, league: str, cohort: str, *, last_event_id: str = "", attempts_max: int = STREAM_ATTEMPTS_MAX
     ) -> Walk[StreamEvent]:
-        """Yield a cohort of the current period whenever it changes, as `stream` does with a ranking."""
+        """Yield a cohort of the current period each time it changes, as `stream` does for a ranking."""
         path = league_path(league, "cohorts", cohort, "stream")
         yield from follow(path, last_event_id, self._sender.retries, attempts_max=attempts_max)
 
     @operation
     def divisions(self, league: str) -> Program[list[Division]]:
-        """List the divisions of a league, the best one last, with how many owners have seats in the current period."""
+        """List a league's divisions, the best one last, with the number of owners seated in each this period."""
         return (yield from self._get(_Divisions, league_path(league, "divisions"))).divisions
 
     @operation
@@ -806,7 +832,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.
 
         With `shadow`, answers about the owner continue as if the owner were ranked, so that a cheater does not notice.
-        Return the number of boards, archived ones included, on which the owner has or had an entry.
+        Return the number of boards on which the owner has or had an entry, including archived ones.
         """
         body = {"shadow": shadow, "reason": reason}
         return (yield from self._ask(_OwnerEntries, "PUT", owner_path(owner, "hidden"), body)).entries
@@ -815,22 +841,23 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def show_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Show a hidden owner again (role `ops`).
 
-        Return the number of boards, archived ones included, on which the owner has or had an entry.
+        Return the number of boards on which the owner has or had an entry, including archived ones.
         """
         return decode((yield from self._act("DELETE", owner_path(owner, "hidden"), reason)), _OwnerEntries).entries
 
     @operation
     def join(self, board: str, owner: str) -> Program[Joined]:
-        """Let an owner join a board with entry rules, and return how many posts the owner has left.
+        """Enter an owner on a board with entry rules, and return how many posts the owner has left.
 
-        Joining again returns the same. Raises BoardFullError, NotOpenError or PeriodClosedError if it is too late.
+        Joining again returns the same. Raises BoardFullError if the board is full, NotOpenError if joining has not
+        opened yet, and PeriodClosedError if it is too late.
         """
         body = {"owner": owner}
         return check_owner((yield from self._ask(Joined, "POST", board_path(board, "entries"), body)), owner)
 
     @operation
     def erase_entry(self, board: str, owner: str, *, reason: str | None = None) -> Program[None]:
-        """Erase an owner's entry on one board (role `ops`). Entries on other boards and the profile stay."""
+        """Erase an owner's entry on one board (role `ops`), but keep the profile and the entries on other boards."""
         yield from self._act("DELETE", board_path(board, "entries", owner), reason)
 
     @operation
@@ -844,10 +871,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         worse_than: Value | str | None = None,
         reason: str | None = None,
     ) -> Program[Erased]:
-        """Erase at most 10,000 entries of one board (role `ops`): those of owners, or those of a ranking.
+        """Erase up to 10,000 entries of one board, selected by owner or by their place in a ranking (role `ops`).
 
-        With `from_rank`, it erases that row and all worse ones, and with `worse_than` those worse than a value. Call it
-        again while `more` is true.
+        `owners` names the owners to erase. Otherwise `from_rank` erases the row at that rank and all worse ones, and
+        `worse_than` erases the rows that are worse than a value. Call it again as long as the answer's `more` is true.
         """
         given = {"owners": owners, "column": column, "from_rank": from_rank, "worse_than": worse_than}
         body = {name: each for name, each in (given | {"reason": reason}).items() if each is not None}
@@ -858,13 +885,16 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def erase_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`).
 
-        Return the number of boards, archived ones included, on which the owner has or had an entry.
+        Return the number of boards on which the owner has or had an entry, including archived ones.
         """
         return decode((yield from self._act("DELETE", owner_path(owner), reason)), _OwnerEntries).entries
 
     @operation
     def export_owner(self, owner: str) -> Program[list[Record]]:
-        """Export everything stored about one person, as lines with `kind` and `data` (role `ops`)."""
+        """Export everything that is stored about one person, as records with `kind` and `data` (role `ops`).
+
+        Raises UnexpectedAnswerError if the export was cut off.
+        """
         reply: Reply = yield from self._sender.send(Send("GET", owner_path(owner, "export")))
         lines = [decode(line, Record) for line in reply.content.splitlines()]
         if not lines or lines[-1].get("kind") != "end":
@@ -873,14 +903,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @walk
     def hidden_owners(self) -> Walk[HiddenOwner]:
-        """Yield the hidden owners, by name (role `ops`)."""
+        """Yield the hidden owners, sorted by name (role `ops`)."""
         yield from self._walk_list(path_of("v1", "owners"), "owners", HiddenOwner, {"hidden": True})
 
     @walk
     def acts(self, *, owner: str | None = None, board: str | None = None, key: str | None = None) -> Walk[Act]:
-        """Yield what operators have done, newest first (role `ops`).
+        """Yield the acts of operators, newest first (role `ops`).
 
-        With `owner`, `board` or `key` (the id of an API key), yield only the acts that concern these.
+        With `owner`, `board` or `key` (the id of an API key), yield only the acts that concern it.
         """
         query = {"owner": owner, "board": board, "key": key}
         yield from self._walk_list(path_of("v1", "acts"), "acts", Act, query)
@@ -891,8 +921,9 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Program[list[MergedBoard]]:
         """Merge an owner into another one, so that two accounts of one person become one (role `ops`).
 
-        `source`: `journal` makes the entries from the posts of both, `entries` from the stored values. A second call
-        returns the same, and finishes what an interrupted one left.
+        With `source="journal"`, the merged entries are recomputed from the posts of both owners; with `entries`, they
+        are computed from the stored values. A repeated call returns the same result, and completes a merge that was
+        interrupted.
         """
         body = {"into": into, "from": source, "reason": reason}
         return (yield from self._ask(_MergedOwner, "POST", owner_path(owner, "merge"), body)).boards
@@ -908,10 +939,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         expires_in_s: int = 900,
         limits: Mapping[str, Value | str] | None = None,
     ) -> Program[IssuedToken]:
-        """Issue a player token, with which an owner posts to these boards and families (role `writer`).
+        """Issue a player token, which lets an owner post to the given boards and families (role `writer`).
 
-        Each of them accepts that many `posts`, with the numbers `n` from 0 on. `limits` are the best values, by column,
-        that one post may bring.
+        Each of them accepts `posts` posts with this token, whose numbers `n` count from 0. `limits` sets, by column,
+        the best value that a single post may have.
         """
         given = {"boards": boards, "families": families, "limits": limits or {}}
         body = {"owner": owner, "posts": posts, "expires_in": expires_in_s, **given}
@@ -919,12 +950,12 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def void_tokens(self, owner: str, *, reason: str | None = None) -> Program[None]:
-        """Void all player tokens that were issued for an owner until now (role `ops`)."""
+        """Void every player token that was issued for an owner until now (role `ops`)."""
         yield from self._act("DELETE", owner_path(owner, "tokens"), reason)
 
     @operation
     def profile(self, owner: str) -> Program[Record]:
-        """Fetch an owner's profile, a small object such as a name and a picture."""
+        """Fetch an owner's profile, a small object that holds, for example, a name and a picture."""
         return (yield from self._get(_Profile, owner_path(owner, "profile"))).profile
 
     @operation
@@ -945,10 +976,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         body: object = None,
         repeatable: bool = False,
     ) -> Program[T]:
-        """Send a request that has no method here, and return its answer as this type; `bytes` is the body itself.
+        """Send a request that has no method here, and decode its answer as the type `answer`.
 
-        `path` is percent-encoded (`rankcurve.transport.path_of`). Members of `query` that are None are not sent. A GET,
-        a PUT, and a request that is named `repeatable`, may be sent twice, because that does no harm.
+        With `bytes`, the body is returned undecoded. `path` must be percent-encoded, for which there is
+        `rankcurve.transport.path_of`, and members of `query` that are None are left out. A GET or PUT may be sent more
+        than once. Mark any other request as `repeatable` only if sending it twice does no harm.
         """
         content = None if body is None else ENCODER.encode(body)
         repeatable = repeatable or method in ("GET", "PUT")
@@ -960,7 +992,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def list_records(
         self, path: str, member: str, record: type[T], query: Mapping[str, object] | None = None
     ) -> Walk[T]:
-        """Yield the records of a list that comes in pages. `member` is the list's name in a page."""
+        """Yield the records of a list that comes in pages. `member` is the name of the list within a page."""
         yield from self._walk_list(path, member, record, query or {})
 
     # Buffers and leases
@@ -979,12 +1011,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
         on_result: Callable[[Receipt], object] | None = None,
         retries: Retries = BUFFER_RETRIES,
     ) -> Buffer:
-        """Make a buffer for posts to a board, to a family, or, with neither, for posts that name their boards.
+        """Create a buffer, which collects posts and sends them in batches.
 
-        It sends after `posts_per_request` posts, or `delay_s` after the oldest. At most `posts_max` posts wait; then
-        `submit` waits. `spool` is a folder that keeps them until they are settled, also if the process ends.
-        `round_floats` rounds floats to the decimals of their columns. `on_result` is called with the receipt of each
-        settled post. The first rejected post of each kind is logged, and `rejected` of the buffer counts all.
+        The posts go to a board or to a family; with neither, each post names its boards. A batch is sent when
+        `posts_per_request` posts are waiting, or `delay_s` after the oldest was submitted. Once `posts_max` posts are
+        unsettled, `submit` waits. `spool` is a folder in which posts are kept until they are settled, even if the
+        process ends. `round_floats` rounds floats to the decimals of their columns. `on_result` is called with the
+        receipt of each settled post. The first rejected post of each kind is logged, and the buffer's `rejected` counts
+        all of them.
         """
         if board is not None and family is not None:
             raise ValueError("a buffer is for a board or for a family")
@@ -1015,10 +1049,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> Holders:
-        """Make the leases of this program. `region` is where new resources come from.
+        """Create the object through which this program leases resources. New resources come from `region`.
 
-        A remembered lease is returned without a request if it still lasts longer than `renew_before_s`, and at least
-        `enough_ratio` times as long as the caller asks for. The `leases_max` leases used last are remembered.
+        Leases are remembered, so that asking again usually needs no request: a remembered lease is returned if it still
+        lasts longer than `renew_before_s`, and at least `enough_ratio` times as long as the caller asks for. The
+        `leases_max` most recently used leases are remembered.
         """
         return self._make_leases(
             self.transport,
@@ -1093,7 +1128,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
 
 class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
-    """A client that waits for each answer. Any thread may use it. Close it, or use it in a `with` block."""
+    """A synchronous HTTP client for one service, with connection pooling and automatic retries.
+
+    It can be shared between threads. Close it when you are done, or use it in a `with` block.
+    """
 
     _make_buffer, _make_leases = PostBuffer, Leases
 
@@ -1107,10 +1145,10 @@ class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
         on_unreachable: Callable[[RankcurveError], object] | None = None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage.
+        """`timeout_s` limits each wait for the network. `on_unreachable` is called once for each outage.
 
-        `key` is an API key, or a function that returns a player token. The client calls it when it has no token, and
-        once more for a request whose token has expired or was voided.
+        `key` is an API key, or a function that returns a player token. The client calls this function when it has no
+        token, and once more for a request whose token has expired or was voided.
         """
         self.transport = SyncTransport(url, key, timeout_s, pause)
         self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable or ignore)
@@ -1127,7 +1165,10 @@ class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
 
 
 class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], AsyncRunner):
-    """A client whose methods are coroutines of one event loop. Close it, or use it in an `async with` block."""
+    """An asynchronous HTTP client for one service, whose methods are coroutines.
+
+    It belongs to one event loop. Close it when you are done, or use it in an `async with` block.
+    """
 
     _make_buffer, _make_leases = AsyncPostBuffer, AsyncLeases
 
@@ -1141,9 +1182,10 @@ class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], Asyn
         on_unreachable: Callable[[RankcurveError], object] | None = None,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage.
+        """`timeout_s` limits each wait for the network. `on_unreachable` is called once for each outage.
 
-        `key` is an API key, or a function or a coroutine function that returns a player token, as for a `Client`.
+        `key` is an API key, or a function or coroutine function that returns a player token, which is called as for a
+        `Client`.
         """
         self.transport = AsyncTransport(url, key, timeout_s, pause)
         self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable or ignore)

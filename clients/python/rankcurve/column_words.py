@@ -1,13 +1,15 @@
-"""Specifications of boards in words: a column is a text such as `lap:min.3`.
+"""Parses specifications of boards that are written in words, where a column is a text such as `lap:min.3`.
 
     NAME:sum|max|min|last|with=COLUMN|quotient=COLUMN/COLUMN[:from=N][:high|low][:scale=N][:min=N][:max=N]
         [:unsorted][:text]
 
 `sum` adds up, `max` and `min` keep the greatest or least value, and `last` keeps the latest. `with=score` keeps the
-value of the post that brought the `score`, and `quotient=hits/shots:from=100` is computed where `shots` are 100
-or more. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`. Numbers are ranked
-unless they are `unsorted` or follow another column; texts never are. `.3` after a rule or after `high` or `low` is
-short for `scale=3`: the column has three decimals.
+value from the post that brought the `score`, and `quotient=hits/shots:from=100` divides `hits` by `shots` where there
+are at least 100 `shots`.
+
+`high` or `low` says which values rank first; the default is `low` for `min`, and `high` for everything else. Numbers
+are ranked unless they are `unsorted` or follow another column, and texts never are. `.3` after a rule or after `high`
+or `low` is short for `scale=3`, which gives the column three decimals.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 RULES = "sum|max|min|last|with=COLUMN|quotient=COLUMN/COLUMN[:from=N]"
 SYNTAX = f"NAME:{RULES}[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 MERGES = ("sum", "max", "min", "last")
-# By each word that a column may have: the member of its specification that has the word as its value.
+# Maps each word in a column's text to the member of its specification that has this word as its value.
 MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}
 SHORT_SCALE = re.compile(r"(sum|max|min|last|high|low)\.([0-9])")
 
@@ -66,9 +68,9 @@ def whole_spec(
 ) -> dict[str, Any]:
     """Build a specification from columns in words and further members.
 
-    `spec` is the first column in words, or a specification whose members the others overwrite. `ties` may be `shared`,
-    `earliest`, or the columns that order equal values and perhaps `earliest`: a list, or a text such as
-    `time,earliest`. Raises ValueError.
+    `spec` is the first column in words, or a specification whose members the other arguments overwrite. `ties` may be
+    `shared`, `earliest`, or the columns that order equal values, optionally followed by `earliest`: either as a list,
+    or as a text such as `time,earliest`. Raises ValueError.
     """
     if isinstance(spec, str):
         columns = [spec, *columns]

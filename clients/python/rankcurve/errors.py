@@ -1,18 +1,18 @@
-"""The errors that the client raises, in one tree. A refusal of the service has a class of its own for each code.
+"""The errors that the client raises, in one tree, with a class for each code with which the service rejects a request.
 
     RankcurveError
     ├── UnreachableError            no answer came; what was sent may or may not have been applied
     ├── UnexpectedAnswerError       an answer that does not follow the contract
     ├── BufferFullError             a post was not accepted, because too many others wait
-    ├── UnsentPostsError            posts are left that the service did not take; it has them
-    ├── PostsRejectedError          the service rejected posts; it has the results of all
+    ├── UnsentPostsError            posts are left that the service did not settle; the error holds them
+    ├── PostsRejectedError          the service rejected posts; the error holds the results of all
     ├── SpoolError                  the folder of a spool can't be used
-    └── ApiError                    the service refused: `status`, `code`, `problem`
+    └── ApiError                    the service rejected the request: `status`, `code`, `problem`
         ├── NotFoundError           one class for each HTTP status ...
         │   └── UnknownBoardError   ... and below it one class for each code
         └── ...
 
-A refusal with a code that this version does not know is an error of its status, or an `ApiError`.
+A rejection whose code this version does not know becomes an error of its status, or a plain `ApiError`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PASSING_STATUSES = (408, 429)
 
 
 def one_line(text: str) -> str:
-    """Replace each unprintable character by `?`, because a terminal obeys control characters."""
+    """Replace each unprintable character by `?`, because terminals obey control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -42,7 +42,7 @@ class FieldProblem(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The document in which the service says why it refuses (RFC 9457)."""
+    """The problem document (RFC 9457) in which the service says why it rejects a request."""
 
     type: str = ""
     title: str = ""
@@ -72,7 +72,7 @@ class RankcurveError(Exception):
 
 
 class UnreachableError(RankcurveError):
-    """No answer came. What was sent may or may not have been applied."""
+    """No answer came from the service, so what was sent may or may not have been applied."""
 
 
 class UnexpectedAnswerError(RankcurveError):
@@ -80,14 +80,14 @@ class UnexpectedAnswerError(RankcurveError):
 
 
 class BufferFullError(RankcurveError):
-    """The buffer is full of posts that wait for the service, so this one was not accepted."""
+    """The buffer is full of posts waiting to be sent, so it did not accept this one."""
 
 
 class UnsentPostsError(RankcurveError):
-    """The buffer ended with posts whose outcome is unknown. `posts` are as they were sent, with their ids.
+    """The buffer ended with posts whose outcome is unknown. `posts` holds them as they were sent, with their ids.
 
-    With a spool they are also kept there, and the next buffer on its folder sends them. `cause` ended the buffer;
-    without one, the time for closing was over, and `last` is why the last attempt failed.
+    With a spool, they are also kept on disk, and the next buffer on that folder sends them. `cause` is the error that
+    ended the buffer. If it is None, the time for closing was over, and `last` is the error of the last attempt.
     """
 
     def __init__(
@@ -99,7 +99,10 @@ class UnsentPostsError(RankcurveError):
 
 
 class PostsRejectedError(RankcurveError):
-    """The service rejected posts. `results` are those of all posts of the request, in order; the others are stored."""
+    """The service rejected some posts, and stored the others.
+
+    `results` holds the results of all posts in the request, in order.
+    """
 
     def __init__(self, results: Sequence[PostResult]) -> None:
         rejected = [index for index, result in enumerate(results) if result.status == "rejected"]
@@ -120,7 +123,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {}
 
 
 class ApiError(RankcurveError):
-    """The service refused the request. `code` is stable; the message is for people."""
+    """The service rejected the request. `code` is stable; the message is for people."""
 
     codes: ClassVar[dict[str, type[ApiError]]] = _BY_CODE
 
@@ -132,7 +135,7 @@ class ApiError(RankcurveError):
 
     @property
     def final(self) -> bool:
-        """Whether the service itself refused, and would refuse again. What a proxy answers may pass."""
+        """Whether the service itself rejected the request and would do so again. A proxy's answer may be temporary."""
         own = self.problem.type.startswith(PROBLEM_TYPES)
         return own and self.status < 500 and self.status not in PASSING_STATUSES
 
@@ -144,7 +147,7 @@ class ApiError(RankcurveError):
 
 
 def refusal_of(status: int, content: bytes) -> ApiError:
-    """Build the error for an answer that is no success. Without a problem document, its code names the HTTP status."""
+    """Build the error for an unsuccessful answer. Without a problem document, its code names the HTTP status."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Follows server-sent events, and after an interruption continues where it stopped.
+"""Follows a stream of server-sent events, and continues where it stopped after an interruption.
 
-Connections break, and a proxy may end one after a minute. So the id of the last event goes along with the next request,
-and the caller sees no gap unless the service says so by the event `reset`.
+Connections break, and a proxy may close one after a minute. Each new request therefore carries the id of the last
+event, so that the caller misses nothing unless the service says so with the event `reset`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVENT_BYTES_MAX = 1 << 20
 _TYPES: Mapping[str, type] = {"top": TopEvent, "position": OwnerEvent, "cohort": Cohort}
 PAUSE_S = 1.0  # before a stream is opened again, unless the service asks for another time
 PAUSE_S_MAX = 60.0
-PAUSE_DIGITS_MAX = 9  # further digits of the milliseconds are not read: the pause is the longest without them, too
+PAUSE_DIGITS_MAX = 9  # further digits of the milliseconds are ignored, because nine already mean the longest pause
 
 
 @dataclass
@@ -55,14 +55,17 @@ class _Place:
 
 
 def check_id(event_id: str) -> str:
-    """Check the id of an event. Raises UnexpectedAnswerError if it can't be sent as `Last-Event-ID`."""
+    """Return an event's id if it can be sent as `Last-Event-ID`. Raises UnexpectedAnswerError otherwise."""
     if event_id.isascii() and event_id.isprintable():
         return event_id
     raise UnexpectedAnswerError(f"{one_line(event_id)!r} is not the id of an event")
 
 
 def follow(path: str, last_id: str, retries: Retries, *, attempts_max: int) -> Walk[StreamEvent]:
-    """Yield the events of a stream, which never ends by itself. Raises ApiError if the service refuses the stream."""
+    """Yield the events of a stream, which never ends by itself because it is reopened after each interruption.
+
+    Raises ApiError if the service rejects the stream, and UnreachableError if `attempts_max` attempts in a row fail.
+    """
     place, failed = _Place(check_id(last_id)), 0
     while True:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": place.last_id} if place.last_id else {})

@@ -1,12 +1,13 @@
-"""Leases of resources, remembered until shortly before their end and extended while they are held.
+"""Leases of resources, which are remembered until shortly before they end and extended while they are held.
 
     leases = client.leases("eu")
     with leases.hold("acme", "numbers", "call-8812") as lease:
         dial_from(lease.resource)  # lease.version is its fencing number
 
-A lease must never be trusted for longer than it lasts, because its resource may then be somebody else's. So its time is
-measured on the monotonic clock, from before the request was sent, and when it is over `lost` is set, whether an answer
-comes or not. The wall clock only decides whether a remembered lease lasts until a time that the caller names.
+A lease must never be trusted beyond its end, because its resource may then belong to somebody else. The client
+therefore measures a lease's time on the monotonic clock, starting before the request is sent, and sets `lost` when that
+time is over, whether an answer arrives or not. The wall clock is only used to decide whether a remembered lease lasts
+until a time that the caller names.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from .transport import AsyncRunner, AsyncTransport, PerProcess, SyncRunner, Sync
 Name = tuple[str, str, str]  # client, pool, key
 Term = datetime | float  # the end of a lease, or how many seconds it lasts
 LEASE_S = 60.0
-EXTEND_S_MIN = 0.001  # as if a lease lasted at least that long when the next attempt to extend it is planned
-LEAVE_S = 2.0  # the longest wait for an attempt to extend, and then for each answer, when a block ends
+EXTEND_S_MIN = 0.001  # the least remaining time assumed when the next attempt to extend is scheduled
+LEAVE_S = 2.0  # when a block ends: the longest wait for an attempt to extend, and then for each answer
 logger = logging.getLogger("rankcurve")
 
 
 class Lease:
-    """A lease of a resource. While it is held, its times move on. `version` is its fencing number.
+    """A lease of a resource, whose times are updated while it is held. `version` is its fencing number.
 
-    `good_until_s` is its end by this process's monotonic clock, never later than the true one. `lease_expires` is its
-    end by the store's clock. `acquired` is true if the key did not have the resource before.
+    `good_until_s` is the end of the lease by this process's monotonic clock, and never later than the true end.
+    `lease_expires` is the end by the store's clock. `acquired` is true if the key did not already have the resource.
     """
 
     __slots__ = (
@@ -55,16 +56,20 @@ class Lease:
 
     @property
     def lost(self) -> RankcurveError | None:
-        """None, or why the lease can't be extended. At the latest it is set from `good_until_s` on, and then stays.
+        """The reason why the lease can no longer be extended, or None as long as it can.
 
-        At `good_until_s` the resource may be somebody else's.
+        It is set from `good_until_s` on at the latest, because the resource may then belong to somebody else, and never
+        becomes None again.
         """
         if self._lost is None and self._monotonic() >= self.good_until_s:
             self._lost = self._failure or RankcurveError(f"the lease of {self.key!r} has ended")
         return self._lost
 
     def extend(self, answer: LeaseAnswer, asked_s: float) -> None:
-        """Take the answer to an attempt to extend. An answer after the end, or about another lease, loses the lease."""
+        """Apply the answer to an attempt to extend.
+
+        The lease is lost if the answer arrives after its end, or is about another lease.
+        """
         if self.lost is not None:
             return
         # Each new lease of a resource has the next version, so nobody else had the resource in between.
@@ -75,7 +80,7 @@ class Lease:
             self._lost = RankcurveError(f"the key {self.key!r} now has {got!r}, and had {had!r} (resource, version)")
 
     def fail(self, error: RankcurveError) -> None:
-        """Note that an attempt to extend failed. A final refusal loses the lease at once."""
+        """Record that an attempt to extend failed. A final rejection loses the lease at once."""
         self._failure = error
         if isinstance(error, ApiError) and error.final:
             self._lost = self.lost or error
@@ -87,14 +92,14 @@ class Lease:
 
 
 class _Turn:
-    """The right to ask for one key, which one caller at a time has. `callers` have it or wait for it."""
+    """The right to send requests for one key, which one caller has at a time while the other `callers` wait for it."""
 
     def __init__(self, lock: Lock) -> None:
         self.lock, self.callers = lock, 0
 
 
 class _Remembered:
-    """The memory of one process. `guard` is held for the rest, and never while waiting."""
+    """The leases that one process remembers. `guard` protects the other attributes, and is never held while waiting."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -125,26 +130,29 @@ class _Leasing:
 
     @operation
     def get(self, client_id: str, pool_id: str, key: str, lease_expires: Term) -> Program[Lease]:
-        """Get a lease until about `lease_expires`, of the resource that the key already has, or of a new one.
+        """Return a lease until about `lease_expires`, of the resource that the key already has or of a new one.
 
-        `lease_expires` is a time, or a number of seconds, which the service adds to the time of its own clock. A
-        remembered lease that lasts long enough is returned without a request. Callers that want the same lease at the
+        `lease_expires` is a time, or a number of seconds that the service adds to the time of its own clock. If a
+        remembered lease lasts long enough, it is returned without a request. Callers that ask for the same lease at the
         same time share one request.
 
         Raises:
             NoResourceAvailableError: the region has no free resource.
-            ApiError: the service refuses the request.
-            UnreachableError: no answer came, so the key may have a resource or not; call again to find out.
+            ApiError: the service rejected the request.
+            UnreachableError: no answer came, so the key may or may not have a resource; call again to find out.
         """
         return (yield from self._get((client_id, pool_id, key), lease_expires))
 
     @operation
     def give_back(self, client_id: str, pool_id: str, key: str) -> Program[None]:
-        """Give back the key's resource, if it has one. Raises ApiError, or UnreachableError if it may still have it."""
+        """Give back the key's resource, if the key has one.
+
+        Raises UnreachableError if the key may still have its resource, and ApiError if the service rejects the request.
+        """
         yield from self._give_back((client_id, pool_id, key))
 
     def forget(self, client_id: str, pool_id: str, key: str) -> None:
-        """Forget the lease of a key, so that the next `get` for it sends a request."""
+        """Forget a key's lease, so that the next `get` for the key sends a request."""
         mine = self._mine.get()
         with mine.guard:
             mine.known.pop((client_id, pool_id, key), None)
@@ -155,7 +163,7 @@ class _Leasing:
         turn = yield from self._begin(name)
         try:
             if (known := self._find(name, lease_expires)) is not None:
-                return known  # another caller has asked in the meantime
+                return known  # another caller has sent a request in the meantime
             return (yield from self._ask(name, lease_expires))
         finally:
             self._end(name, turn)
@@ -174,7 +182,7 @@ class _Leasing:
             self._end(name, turn)
 
     def _extend(self, name: Name, lease: Lease, lease_s: float, ended: Signal) -> Program[None]:
-        """Extend a lease whenever half of its time is over, until `ended` is set or the lease is lost."""
+        """Extend a lease whenever half of its remaining time is over, until `ended` is set or the lease is lost."""
         once = Sender(self._sender.url, Retries(attempts_max=1), self._sender.on_unreachable)
         while True:
             left_s = max(EXTEND_S_MIN, lease.good_until_s - self._monotonic())
@@ -186,7 +194,7 @@ class _Leasing:
                 lease.fail(error)
 
     def _leave(self, name: Name, *, extending: bool) -> Program[None]:
-        """Give back a held lease, unless an attempt to extend it is under way, which could then lease it again."""
+        """Give back a held lease, unless an attempt to extend is still under way, which could lease it again."""
         until_s = self._monotonic() + LEAVE_S
         asked = self._sender
         sender = Sender(asked.url, asked.retries, asked.on_unreachable, lambda: self._monotonic() >= until_s)
@@ -266,16 +274,16 @@ class _Leasing:
 
 
 class Leases(_Leasing, SyncRunner):
-    """The leases of one program. Any thread may use them. Make them with `Client.leases`."""
+    """The leases of one program, created with `Client.leases`. They can be shared between threads."""
 
     transport: SyncTransport
 
     @contextmanager
     def hold(self, client_id: str, pool_id: str, key: str, *, lease_s: float = LEASE_S) -> Iterator[Lease]:
-        """Provide a lease that a thread extends until the end of the block, which gives it back. Raises as `get`.
+        """Hold a lease during a `with` block. A thread extends the lease, and the end of the block gives it back.
 
-        A lease that can't be given back within seconds ends by itself. A forked process neither extends it nor gives
-        it back.
+        Raises the same errors as `get`. A lease that can't be given back within seconds expires by itself. A forked
+        process neither extends the lease nor gives it back.
         """
         name = (client_id, pool_id, key)
         lease = self.run(self._get(name, lease_s))
@@ -294,15 +302,15 @@ class Leases(_Leasing, SyncRunner):
 
 
 class AsyncLeases(_Leasing, AsyncRunner):
-    """The leases of one program. Any task of one event loop may use them. Make them with `AsyncClient.leases`."""
+    """The leases of one program, created with `AsyncClient.leases`. All tasks of one event loop can share them."""
 
     transport: AsyncTransport
 
     @asynccontextmanager
     async def hold(self, client_id: str, pool_id: str, key: str, *, lease_s: float = LEASE_S) -> AsyncIterator[Lease]:
-        """Provide a lease that a task extends until the end of the block, which gives it back. Raises as `get`.
+        """Hold a lease during an `async with` block. A task extends the lease, and the end of the block gives it back.
 
-        A lease that can't be given back within seconds ends by itself.
+        Raises the same errors as `get`. A lease that can't be given back within seconds expires by itself.
         """
         name = (client_id, pool_id, key)
         lease = await self.run(self._get(name, lease_s))

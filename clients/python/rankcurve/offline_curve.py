@@ -1,6 +1,6 @@
-"""Computes ranks from a curve, with the same results as the service's `rank=estimate`, in microseconds and offline.
+"""Computes ranks from a curve offline, in microseconds, with the same results as the service's `rank=estimate`.
 
-It computes with whole numbers only. docs/curve.md of the service derives the formulas.
+All arithmetic uses whole numbers. The formulas are derived in the service's docs/curve.md.
 """
 
 from __future__ import annotations
@@ -33,14 +33,20 @@ class Bracket(NamedTuple):
 
 
 class OfflineTier(NamedTuple):
-    """The tier of a rank; None if no tier fits. If `certain` is False, the ranks of the bracket have several tiers."""
+    """The tier of a rank, or None if no tier fits.
+
+    If `certain` is False, the bracket's ranks fall into several tiers.
+    """
 
     name: str | None
     certain: bool
 
 
 class OfflineCurve:
-    """A curve that was fetched once. `document.as_of` tells how old its ranks are."""
+    """A curve that was fetched once, and ranks values without further requests.
+
+    `document.as_of` tells how old its ranks are.
+    """
 
     def __init__(self, document: Curve, path: str = "", tag: str = "") -> None:
         """`path` and `tag` are for `Client.renew_curve`."""
@@ -48,7 +54,7 @@ class OfflineCurve:
         self.take(document)
 
     def take(self, document: Curve) -> None:
-        """Rank with this document from now on."""
+        """Replace the document, so that later ranks are computed from the new one."""
         self.document = document
         self._sign = -1 if document.best == "high" else 1
         self._timed = "earliest" in document.ties  # a word, or a list that may end with it
@@ -57,11 +63,12 @@ class OfflineCurve:
     def rank(
         self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
     ) -> Bracket:
-        """Compute the rank of a value, even one that nobody has.
+        """Compute the rank of a value, even if no entry has it.
 
-        On a board where the earliest of equal values is better, `reached_at` (with a zone) breaks ties; without it the
-        value counts as reached after all others. `ties` has values of the board's tie columns, by name; an entry
-        without a value there comes after those with one. Raises ValueError if a value has more digits than its column.
+        Where the earliest of equal values is better, `reached_at` (with a time zone) breaks ties; without it, the value
+        counts as reached after all others. `ties` holds values of the board's tie columns, by name; an entry without a
+        value in such a column comes after those with one. Raises ValueError if a value has more decimals than its
+        column.
         """
         given = ties or {}
         key = self._key(value, reached_at, [given.get(each.column) for each in self.document.tie_columns])
@@ -73,7 +80,7 @@ class OfflineCurve:
     def tier(
         self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
     ) -> OfflineTier:
-        """Find the tier of the rank that `rank` returns for the same arguments."""
+        """Return the tier of the rank that `rank` computes for the same arguments."""
         bracket = self.rank(value, reached_at, ties)
         name, first, last = (self._find_tier(value, each) for each in (bracket.rank, bracket.low, bracket.high))
         return OfflineTier(name, first == last)

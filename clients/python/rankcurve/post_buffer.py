@@ -1,4 +1,4 @@
-"""Posts through a buffer, which sends many at once, again if needed, and counts each once.
+"""Collects posts in a buffer, which sends them in batches, retries failed requests, and counts each post once.
 
     with client.buffer("arena", spool="spool") as posts:
         posts.submit("ada", {"xp": 25})
@@ -7,17 +7,18 @@
                                                             │ ^
                                                             └─┘ again, until the service has answered
 
-A post gets its id and its time when it is submitted, and keeps both over every retry. So a post whose answer was lost
-counts once. One request is under way at a time: posts are applied in the order in which they were submitted. Only a
-refusal of the service itself is final; after any other answer, such as that of a proxy, the request is sent again.
+A post gets its id and its time when it is submitted and keeps both across retries, so a post whose answer was lost
+still counts once. Only one request is under way at a time, so posts are applied in the order in which they were
+submitted. Only a rejection by the service itself is final; after any other answer, such as a proxy's, the request is
+sent again.
 
-At most `posts_max` posts wait or are under way; with more, `submit` waits. A post is settled once the service has said
-what became of it, also if that is `rejected`. `close`, which ends the `with` block, waits until all posts are settled.
-A service that stays away, or refuses the key, ends the buffer: `submit` and `close` then raise an error, and
-`UnsentPostsError` has the posts that are left. With a spool they also stay on disk for the next buffer. A `with` block
-that ends in an exception does not wait for a service that is away.
+At most `posts_max` posts wait or are under way; beyond that, `submit` waits. A post is settled once the service has
+reported its outcome, even if that is `rejected`. The `with` block ends with `close`, which waits until all posts are
+settled. If the service stays unreachable, or rejects the key, the buffer gives up: `submit` and `close` then raise an
+error, and `UnsentPostsError` holds the posts that are left. With a spool, they also stay on disk for the next buffer. A
+`with` block that ends in an exception does not wait for an unreachable service.
 
-A buffer belongs to the process that made it. In a child process, which `fork` made, every call raises an error.
+A buffer belongs to the process that created it. In a forked process, every call raises an error.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ DELAY_S = 0.02
 POSTS_MAX = 10_000
 CLOSE_TIMEOUT_S = 60.0
 BREAK_OFF_S = 1.0  # how long an exception in a `with` block waits for the posts to be settled
-# How often a request is sent while the service is away: with pauses of 3.75 s on average, an hour.
+# While the service is unreachable, a request is sent for about an hour, with pauses of 3.75 s on average.
 BUFFER_RETRIES = Retries(attempts_max=1_000, pause_s=0.1, pause_s_max=5.0, until_refused=True)
 IDLE_S = 3_600.0  # the longest wait for work; afterwards the buffer waits again
 
@@ -58,7 +59,7 @@ logger = logging.getLogger("rankcurve")
 
 
 class Receipt:
-    """The result of `submit`: the id of the post, and its result once the service has answered."""
+    """The receipt of a submitted post: its id, and its result once the service has answered."""
 
     __slots__ = ("owner", "post_id", "result")
 
@@ -68,7 +69,7 @@ class Receipt:
 
 
 class _Waiting:
-    """A post that is not settled. `since_s` is when it was submitted, by the monotonic clock."""
+    """A post that is not settled yet. `since_s` is when it was submitted, by the monotonic clock."""
 
     __slots__ = ("encoded", "receipt", "segment", "since_s")
 
@@ -133,16 +134,16 @@ class _Buffering:
         at: datetime | None = None,
         timeout_s: float | None = None,
     ) -> Program[Receipt]:
-        """Accept a post, and return its receipt. With a spool, the post is then on disk.
+        """Add a post to the buffer, and return its receipt. With a spool, the post has then been written to a file.
 
-        `set` overwrites values, and None clears one (role `ops`). `boards` is for a buffer without a board, `facets`
-        for one of a family. `at` is now by default, so whoever may submit the same `post_id` in a later run gives `at`,
-        too. If too many posts wait, this waits for at most `timeout_s`.
-        If the buffer rounds floats, the first call asks the service for the columns.
+        `set` overwrites values, or clears a value with None (role `ops`). `boards` is for a buffer without a target,
+        and `facets` for a family's buffer. `at` defaults to the current time, so pass it explicitly if a later run may
+        submit the same `post_id`. If too many posts are waiting, the call waits for at most `timeout_s`. If the buffer
+        rounds floats, the first call asks the service for the columns.
 
         Raises:
-            BufferFullError: there was no room in time. The post was not accepted.
-            SpoolError: the post can't be written. It was not accepted.
+            BufferFullError: no room became free in time. The post was not accepted.
+            SpoolError: the post could not be written. It was not accepted.
             RankcurveError: the buffer is closed, or has given up. The post was not accepted.
         """
         self._check_process()
@@ -169,9 +170,9 @@ class _Buffering:
 
     @operation
     def wait(self, receipt: Receipt, timeout_s: float | None = None) -> Program[PostResult]:
-        """Wait for the result of a post.
+        """Wait for a post's result, and return it.
 
-        Raises TimeoutError, and RankcurveError if the buffer ends without a result.
+        Raises TimeoutError after `timeout_s`, and RankcurveError if the buffer ends without a result.
         """
         self._check_process()
         self._hurry(1)
@@ -185,7 +186,10 @@ class _Buffering:
 
     @operation
     def flush(self, timeout_s: float | None = None) -> Program[None]:
-        """Send what waits, and wait until every post submitted before is settled. Raises as `wait` does."""
+        """Send the waiting posts, and wait until every post submitted so far is settled.
+
+        Raises the same errors as `wait`.
+        """
         self._check_process()
         submitted = self._submitted
         self._hurry(1)
@@ -198,17 +202,20 @@ class _Buffering:
 
     @operation
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Program[None]:
-        """Accept no more posts, and wait until all are settled. Closing again does nothing.
+        """Accept no more posts, and wait until all are settled. Closing a closed buffer does nothing.
 
         Raises:
-            UnsentPostsError: posts are left, because the buffer gave up, or `timeout_s` is over.
+            UnsentPostsError: posts are left, because the buffer gave up or `timeout_s` is over.
         """
         self._check_process()
         yield from self._end(timeout_s)
 
     @operation
     def _break_off(self) -> Program[None]:
-        """Close after an exception. Give the posts one attempt, but none if the last one failed. Log what is left."""
+        """Close after an exception.
+
+        Try once more to send the posts, unless the last attempt failed, and log what is left.
+        """
         if os.getpid() != self._process:
             return
         self._breaking_off = True
@@ -263,7 +270,10 @@ class _Buffering:
                     signal.set()
 
     def _take(self) -> tuple[list[_Waiting], float]:
-        """Take the posts to send now. If it is too early for a request, return none, and for how many seconds."""
+        """Take the posts to send now, or none if it is too early.
+
+        Return them, and the seconds to wait if there are none.
+        """
         self._check_process()
         with self._guard:
             waiting = self._waiting
@@ -320,7 +330,10 @@ class _Buffering:
         self._client_sender.on_unreachable(failure)
 
     def _await_progress(self, done: Callable[[], bool], timeout_s: float | None) -> Program[bool]:
-        """Wait for the next answer, unless `done`. Return whether it came. Raises RankcurveError if none will come."""
+        """Wait for the next answer, unless `done`. Return whether it arrived in time.
+
+        Raises RankcurveError if no answer will arrive any more.
+        """
         with self._guard:
             if done():
                 return True
@@ -347,7 +360,7 @@ class _Buffering:
 
 
 class PostBuffer(_Buffering, SyncRunner):
-    """A buffer that a thread of its own empties. Any thread may submit. Make it with `Client.buffer`."""
+    """A buffer that a background thread empties, created with `Client.buffer`. Any thread may submit posts."""
 
     transport: SyncTransport
 
@@ -363,7 +376,7 @@ class PostBuffer(_Buffering, SyncRunner):
 
 
 class AsyncPostBuffer(_Buffering, AsyncRunner):
-    """A buffer that a task of its own empties. Make it with `AsyncClient.buffer`, while the event loop runs."""
+    """A buffer that a background task empties. Create it with `AsyncClient.buffer` while the event loop is running."""
 
     transport: AsyncTransport
 

@@ -1,6 +1,6 @@
-"""Sends batches of posts, with one result for each post.
+"""Sends batches of posts, and returns one result for each post.
 
-A post without an id gets one before it is sent, because a retry of a post without an id would count twice.
+A post without an id is given one before it is sent, because otherwise a retry would count it twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .programs import Program, Reply, Send
 from .retries import TOO_LARGE, Sender
 from .transport import with_query
 
-# With these statuses the service refuses a whole request. Halving the request finds the posts at fault.
+# With these statuses the service rejects a whole request. Halving the request finds the posts at fault.
 WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
 FORBIDDEN = 403
 ROUNDED_MAX = 1e18  # no column takes a larger value, however it is rounded
@@ -49,7 +49,7 @@ def make_post_id() -> str:
 
 
 def encode_posts(posts: Iterable[Post]) -> list[bytes]:
-    """Encode the posts as JSON. One with neither `post_id` nor `n` gets an id, so that a retry never counts twice."""
+    """Encode posts as JSON. A post with neither `post_id` nor `n` gets an id, so that a retry never counts twice."""
     return [
         ENCODER.encode(post if post.get("post_id") is not None or "n" in post else {**post, "post_id": make_post_id()})
         for post in posts
@@ -57,7 +57,7 @@ def encode_posts(posts: Iterable[Post]) -> list[bytes]:
 
 
 def find_scales(sender: Sender, path: str) -> Program[dict[str, int]]:
-    """Find the number of decimals of each column of a board or a family. `path` is where its posts go."""
+    """Look up the number of decimals of each column of a board or family, to which posts are sent at `path`."""
     reply: Reply = yield from sender.send(Send("GET", path.removesuffix("/posts")))
     return {column.name: column.scale for column in decode(reply.content, _Columns).columns}
 
@@ -90,7 +90,7 @@ def post_all(
     positions: Sequence[str] = (),
     moved: bool = False,
 ) -> Program[list[PostResult]]:
-    """Send posts, and return their results in order, as `Operations.post` says."""
+    """Send posts, and return their results in order. The options are those of `Operations.post`."""
     if isinstance(posts, Mapping):
         posts = [posts]
     if round_floats:
@@ -108,9 +108,9 @@ def send_posts(sender: Sender, path: str, posts: Sequence[bytes], *, queued: boo
     """Send encoded posts in one request, and return their results in order.
 
     Raises:
-        ApiError: the service refused the request, for example because one post is wrong; then none was applied.
-        UnreachableError: no answer came, so the posts may have been applied or not.
-        UnexpectedAnswerError: the results are not those of the posts.
+        ApiError: the service rejected the request, for example because one post is malformed; then none was applied.
+        UnreachableError: no answer came, so the posts may or may not have been applied.
+        UnexpectedAnswerError: the results do not match the posts.
     """
 
     def read(reply: Reply) -> list[PostResult]:
@@ -131,7 +131,10 @@ def send_posts(sender: Sender, path: str, posts: Sequence[bytes], *, queued: boo
 
 
 def send_each(sender: Sender, path: str, posts: Sequence[bytes], *, queued: bool = False) -> Program[list[PostResult]]:
-    """Send posts as `send_posts` does. If the service refuses the request, halve it, so that only wrong posts fail."""
+    """Send posts as `send_posts` does.
+
+    Halve a request that the service rejects, so that only the posts at fault fail.
+    """
     if not posts:
         return []
     try:
@@ -147,7 +150,7 @@ def send_each(sender: Sender, path: str, posts: Sequence[bytes], *, queued: bool
 
 
 def _is_of_posts(refusal: ApiError) -> bool:
-    """Return whether the service refused the posts, and not the caller. A key may be allowed some posts only."""
+    """Return whether the service rejected the posts, not the caller, whose key may be allowed some posts only."""
     if refusal.status == FORBIDDEN:
         return refusal.final and any(error.pointer.startswith("/posts/") for error in refusal.problem.errors)
     return refusal.final and refusal.status in WHOLE_REQUEST_STATUSES

@@ -1,7 +1,8 @@
-"""Programs: logic that says what to do, and leaves the doing to whoever runs it.
+"""Programs, which contain the client's logic: they say what to do, and leave the doing to whoever runs them.
 
-A program is a generator. It yields effects, for example `Send(…)`, and gets the outcome of each. A `SyncRunner` carries
-out the effects and waits for them in its thread; an `AsyncRunner` awaits them. So the logic is written once:
+A program is a generator. It yields effects, such as `Send(…)`, and receives the outcome of each. A `SyncRunner` carries
+out the effects and blocks its thread meanwhile, whereas an `AsyncRunner` awaits them. So the logic has to be written
+only once:
 
     class Operations:
         @operation
@@ -11,7 +12,7 @@ out the effects and waits for them in its thread; an `AsyncRunner` awaits them. 
     class Client(Operations, SyncRunner): ...         # client.entry("b", "ada") returns an Entry
     class AsyncClient(Operations, AsyncRunner): ...   # await client.entry("b", "ada") returns an Entry
 
-A program never yields in a `finally` block, because a caller may close it at any point.
+A program must not yield in a `finally` block, because a caller may close it at any point.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ P = ParamSpec("P")
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a request, and get a `Reply`. Raises UnreachableError in the program if no answer comes.
+    """Send a request, and receive its `Reply`. Raises UnreachableError inside the program if no answer comes.
 
-    `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again. `timeout_s`
-    bounds each wait for the network, in addition to the client's own time. `numbered` says that it may have posts whose
-    numbers belong to a player token; from the second `attempt` on it is not sent with another token.
+    `path` is percent-encoded. `repeatable` says whether the request may be sent again after its answer was lost.
+    `timeout_s` limits each wait for the network, in addition to the client's own timeout. `numbered` says that the
+    posts may have numbers, which belong to a player token; from the second `attempt` on, such a request is not sent
+    with another token.
     """
 
     method: str
@@ -50,13 +52,16 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Send a request whose answer is read in chunks, and get a `Reply` without content."""
+    """Send a request whose answer is read in chunks, and receive a `Reply` without content."""
 
     request: Send
 
 
 class ReadChunk(msgspec.Struct, frozen=True):
-    """Get the next bytes of the opened answer; empty bytes at its end. Raises UnreachableError in the program."""
+    """Receive the next bytes of the opened answer, or empty bytes at its end.
+
+    Raises UnreachableError inside the program.
+    """
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -82,14 +87,14 @@ class Lock(Protocol):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Wait until the signal is set, at most `timeout_s`. Get whether it is set."""
+    """Wait until the signal is set, for at most `timeout_s`. Receive whether it was set."""
 
     signal: Signal
     timeout_s: float | None = None
 
 
 class Acquire(msgspec.Struct, frozen=True):
-    """Acquire the lock. The program releases it."""
+    """Acquire a lock, which the program has to release itself."""
 
     lock: Lock
 
@@ -106,7 +111,7 @@ Walk = Generator[Effect | Items[T], Any, None]
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request. The names of the headers are in lower case."""
+    """The answer to a request. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -114,7 +119,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class _Method(Generic[P]):
-    """Makes a method of a program, with its signature and its docstring, for each class of runner that has it."""
+    """Turns a program into a method of each runner class that has it, with the program's signature and docstring."""
 
     runs: ClassVar[str]  # the method of a runner that carries the program out
     results: ClassVar[tuple[str, str]]  # what the method returns, for both kinds of runners
@@ -148,7 +153,7 @@ class _Method(Generic[P]):
 
 
 class operation(_Method[P], Generic[P, T]):  # noqa: N801 -- it decorates, as `property` does
-    """Make a method of a program: a plain method of a `SyncRunner`, a coroutine method of an `AsyncRunner`."""
+    """Turn a program into a method: a plain one for a `SyncRunner`, a coroutine for an `AsyncRunner`."""
 
     runs, results = "run", ("{}", "{}")
 
@@ -165,7 +170,7 @@ class operation(_Method[P], Generic[P, T]):  # noqa: N801 -- it decorates, as `p
 
 
 class walk(_Method[P], Generic[P, T]):  # noqa: N801
-    """Make a method that iterates over the `Items` of a program: an iterator, or an async iterator."""
+    """Turn a program into a method that returns an iterator over its `Items`, or an async iterator."""
 
     runs, results = "iterate", ("Iterator[{}]", "AsyncIterator[{}]")
 
@@ -182,7 +187,7 @@ class walk(_Method[P], Generic[P, T]):  # noqa: N801
 
 
 class _Making(_Method[P]):
-    """Makes a plain method of each kind of runner: what it returns has the class of that kind."""
+    """Creates a plain method for each kind of runner, which returns an object of that kind's class."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Any], made: str) -> None:
         super().__init__(method)
@@ -199,5 +204,5 @@ class _Making(_Method[P]):
 
 
 def making(made: str) -> Callable[[Method], Method]:
-    """Decorate a method that makes an object: a `made` for a `SyncRunner`, an `Async…` for an `AsyncRunner`."""
+    """Decorate a method that creates an object: a `made` for a `SyncRunner`, an `Async…` for an `AsyncRunner`."""
     return lambda method: _Making(method, made)  # type: ignore[return-value]

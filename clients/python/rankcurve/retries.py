@@ -1,4 +1,4 @@
-"""Sends a request again where that helps and does no harm.
+"""Repeats a request if a retry may help and does no harm.
 
     2xx, 304 ───────────────────────────────────────────────────────────> reply
     429 or 503 with Retry-After ──────────> pause as long as asked ──> again
@@ -6,8 +6,8 @@
     all but a refusal of the service, with `until_refused` ─> pause ──> again
     anything else, or the last attempt ─────────────────────────────────> ApiError, UnreachableError
 
-A request that may not be repeated, such as resetting a board, is sent again only after a 429: the service then has
-refused it unread.
+A request that must not be repeated, such as resetting a board, is sent again only after a 429, because the service has
+then rejected it without reading it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .programs import Pause, Program, Reply, Send
 PROXY_STATUSES = (502, 504)  # a proxy got no answer from the service
 TOO_LARGE = 413
 DOUBLINGS_MAX = 30
-LASTING_ATTEMPTS = 3  # after that many a patient caller has an outage; before, it may be a connection that has ended
+LASTING_ATTEMPTS = 3  # with `until_refused`, an outage begins with this many failures; fewer may be a closed connection
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Retries:
-    """The most times that a request is sent, and the pauses in seconds between two attempts.
+    """The number of times that a request is sent at most, and the pauses in seconds between its attempts.
 
-    With `before_first_answer`, the client also waits for a service that has not answered it before. With
-    `until_refused`, it repeats a request until the service itself refuses it by a problem document: a full disk passes,
-    and so does what a proxy answers. `rng` draws the random part of each pause, so that clients which failed together
-    do not come back together.
+    With `before_first_answer`, the client also waits for a service that has never answered it before. With
+    `until_refused`, it repeats a request until the service itself rejects it with a problem document; any other
+    failure, such as a full disk or the answer of a proxy, may pass. `rng` draws the random part of each pause, so that
+    clients that failed together do not all come back together.
     """
 
     attempts_max: int = 5
@@ -44,18 +44,22 @@ class Retries:
     pause_s_max: float = 30.0
     before_first_answer: bool = True
     until_refused: bool = False
-    # Of the system: the children of a fork would draw the same numbers from a seeded generator.
+    # The system's generator, because forked processes would draw the same numbers from a seeded one.
     rng: random.Random = field(default_factory=random.SystemRandom, repr=False)
 
     def draw_pause_s(self, attempt: int) -> float:
-        """Draw a random pause between half of a limit and the limit, which doubles with each attempt."""
+        """Draw a random pause between half of a limit and the limit.
+
+        The limit doubles with each attempt, up to `pause_s_max`.
+        """
         limit_s = min(self.pause_s_max, self.pause_s * 2.0 ** min(attempt, DOUBLINGS_MAX))
         return limit_s * (0.5 + self.rng.random() / 2)
 
     def draw_asked_pause_s(self, retry_after: str, attempt: int) -> float:
-        """Draw the seconds of the header `Retry-After`, plus at most half as many again. It may also be a date.
+        """Draw a pause of as many seconds as the header `Retry-After` asks for, plus at most half as many again.
 
-        The pause is never shorter than without the header: it may ask for 0 seconds for as long as it likes.
+        The pause is at most `pause_s_max`, and never shorter than it would be without the header, because a service may
+        keep asking for 0 seconds. A header that holds a date instead of seconds is ignored.
         """
         least_s = self.draw_pause_s(attempt)
         if not retry_after.strip().isdecimal() or len(retry_after) > 9:
@@ -64,7 +68,7 @@ class Retries:
 
 
 class Sender:
-    """Sends the requests of one client, and remembers whether the service answers at present."""
+    """Sends the requests of one client, and keeps track of whether the service is reachable."""
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class Sender:
     ) -> None:
         """`on_unreachable` is called once for each outage, before the client waits for the service to come back.
 
-        Once `stopped` returns true, nothing is sent again.
+        Once `stopped` returns true, no request is sent again.
         """
         self.url, self.retries, self.on_unreachable = url, retries, on_unreachable
         self.failure: RankcurveError | None = None  # of the last attempt
@@ -87,9 +91,10 @@ class Sender:
         return (yield from self.send_and_read(request, lambda reply: reply))
 
     def send_and_read(self, request: Send, read: Callable[[Reply], T], *, divisible: bool = False) -> Program[T]:
-        """Send a request as `send` does, and return what `read` makes of the answer, which may raise RankcurveError.
+        """Send a request as `send` does, and return the result of `read`, which parses the answer.
 
-        `divisible` says that the caller can send less in a request, and so a 413 is not repeated.
+        `read` may raise RankcurveError. `divisible` says that the caller can split the request, so that a 413 need not
+        be retried.
         """
         for attempt in range(1, self.retries.attempts_max + 1):
             reply: Reply | None = None
@@ -118,7 +123,7 @@ class Sender:
         raise UnreachableError(f"no attempt was made to reach {self.url}")
 
     def _pause_after(self, request: Send, reply: Reply | None, failure: RankcurveError, attempt: int) -> float | None:
-        """Choose how long to wait before the request is sent again, or None if that is of no use, or does harm."""
+        """Return the seconds to wait before the next attempt, or None if another attempt is of no use or does harm."""
         retries = self.retries
         if reply is None:
             may_pass = isinstance(failure, UnreachableError) and (self._answered or retries.before_first_answer)

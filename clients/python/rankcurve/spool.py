@@ -1,18 +1,19 @@
-"""Keeps posts in files until the service has taken them, so that they survive the process.
+"""Keeps posts in files until the service has settled them, so that they survive the end of the process.
 
-A spool is a folder of segments. A segment is a file: a line that says where its posts go, then a post on each line, as
-it is sent, with its id. A segment is deleted once all its posts are settled. Whatever a killed process leaves is sent
-again by the next one. The service knows the ids, so a post that it had applied counts once.
+A spool is a folder of files called segments. The first line of a segment says where its posts go. Each further line is
+a post with its id, as it is sent. A segment is deleted once all its posts are settled. Whatever a killed process leaves
+behind is sent again by the next one; the service remembers the ids, so a post that it had already applied counts once.
 
     append ──> written ──> sent ──> settled ──> its segment is deleted
                   └── the process ends ──> `leftover` of the next spool on this folder
 
-A post is written before `append` returns, and survives the end of the process in any form. The operating system writes
-it to the disk some seconds later, so a power failure can take the newest ones. Nothing is added to a segment after a
-write to it has failed, for example on a full disk: its end may be torn.
+A post is written before `append` returns, so it survives however the process ends. The operating system writes it to
+the disk some seconds later, so a power failure can lose the newest posts. After a failed write, for example on a full
+disk, the end of a segment may be torn, so nothing more is added to this segment.
 
-What can't be sent stays in the folder, and a warning names it. The name of a damaged segment, or of one that is too
-old, gets the ending `.damaged` or `.old`. A segment for another target keeps its name, and its own buffer sends it.
+Posts that can't be sent stay in the folder, and a warning names their file. The name of a damaged segment gets the
+ending `.damaged`, and the name of one that is too old `.old`. A segment for another target keeps its name, because that
+target's own buffer sends it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import msgspec
 from .errors import SpoolError, one_line
 
 SEGMENT_POSTS = 10_000
-# The service forgets the id of a post after 30 days, unless it is set up otherwise. Older segments are not sent.
+# By default, the service forgets the id of a post after 30 days. Segments older than this limit are not sent.
 AGE_S_MAX = 7 * 86_400
 SUFFIX = ".posts"
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -40,7 +41,7 @@ _locks: set[int] = set()  # the descriptors of this process's locks
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The first line of a segment: where its posts go, and when it was begun, in seconds since 1970."""
+    """The first line of a segment: where its posts go, and when it was created, in seconds since 1970."""
 
     target: str
     begun_at_s: float
@@ -53,7 +54,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 @dataclass
 class Segment:
-    """A file of posts. `unsettled` of them may not have been applied. If `damaged`, it has unreadable lines, too."""
+    """A file of posts, of which `unsettled` may not have been applied. If `damaged`, it also has unreadable lines."""
 
     path: Path
     file: int | None  # the descriptor of the file while posts are added to it
@@ -63,7 +64,7 @@ class Segment:
 
 
 class Leftover(NamedTuple):
-    """A post that an earlier process has left, as it is sent."""
+    """A post that an earlier process left behind, as it is sent."""
 
     post: bytes
     owner: str
@@ -72,10 +73,13 @@ class Leftover(NamedTuple):
 
 
 class Spool:
-    """The posts of one buffer on disk. One process at a time uses a folder; the buffer holds its lock for each call."""
+    """The posts of one buffer on disk.
+
+    Only one process at a time can use a folder. Within the process, the buffer holds its own lock during each call.
+    """
 
     def __init__(self, folder: str | os.PathLike[str], target: str) -> None:
-        """Open the folder, make it if needed, and read what an earlier process left. Raises SpoolError."""
+        """Open the folder, creating it if needed, and read what an earlier process left behind. Raises SpoolError."""
         self.folder, self._target = Path(folder), target
         self.leftover: list[Leftover] = []  # posts of earlier processes, oldest first
         self._open: Segment | None = None
@@ -112,11 +116,11 @@ class Spool:
         return segment
 
     def settle(self, segment: Segment, posts: int) -> None:
-        """Note that this many posts of a segment are settled."""
+        """Count `posts` more posts of a segment as settled. Once all of them are, delete the segment."""
         segment.unsettled -= posts
         if not segment.unsettled:
-            # An idle process leaves nothing to send again. Were settled posts left, a later process could send them
-            # when the service has forgotten their ids.
+            # Even a segment that is not full is sealed, so that an idle process leaves nothing to send again. A later
+            # process could otherwise send settled posts after the service has forgotten their ids.
             self._seal(segment)
 
     def close(self) -> None:
@@ -126,7 +130,7 @@ class Spool:
         _unlock(self._lock)
 
     def _begin(self) -> Segment:
-        """Begin a new segment. It exists only with its whole header: without one, its posts would be lost."""
+        """Create a segment with its whole header, or none at all, because without a header its posts would be lost."""
         self._number += 1
         path = self.folder / f"{self._number:012}{SUFFIX}"
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -151,7 +155,7 @@ class Spool:
                 logger.warning("%s can't be deleted: %s", segment.path, cause.strerror)
 
     def _read(self, path: Path) -> None:
-        """Add the posts of a segment to `leftover`. The last line is left out if the process ended while writing it."""
+        """Add a segment's posts to `leftover`, without the last line if the process ended while writing it."""
         try:
             content = path.read_bytes()
         except OSError as cause:
@@ -190,7 +194,7 @@ class Spool:
 
 
 def _set_aside(path: Path, ending: str, why: str) -> None:
-    """Rename a file, so that no process sends it again, and say so. The file stays where it is if that fails."""
+    """Rename a file so that no process sends it again, and log a warning. If that fails, the file keeps its name."""
     names = (path.with_name(f"{path.name}{number or ''}.{ending}") for number in itertools.count())
     aside = next(name for name in names if not name.exists())
     try:
@@ -230,7 +234,7 @@ def _unlock(file: int) -> None:
 
 
 def _leave_locks_to_parent() -> None:
-    """Close what a new child process has inherited: a lock lasts until all its descriptors are closed."""
+    """Close the locks that a forked process inherited, because a lock lasts until all its descriptors are closed."""
     for file in list(_locks):
         _unlock(file)
 

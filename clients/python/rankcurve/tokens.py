@@ -1,9 +1,10 @@
-"""Sends requests with tokens that a function of the caller returns. Only a client whose key is a function imports this.
+"""Authenticates requests with player tokens, which it gets by calling a function of the caller's.
 
     no token yet ──> the function ──> token ──> request ──401 token_expired, token_voided──> the function ──> once more
 
-A post with a number (`n`) belongs to its token: with another one it is another post. So a post that may have been
-applied, because an answer got lost, is not sent with another token.
+Only a client whose key is a function imports this module. A post with a number (`n`) belongs to its token: under
+another token, it would be another post. A post that may already have been applied, because its answer was lost, is
+therefore never sent with another token.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _RENEWED = ("token_expired", "token_voided")
 
 
 class TokenAuth(httpx.Auth):
-    """The token of one client. Of callers whose token is refused at the same time, one asks for another."""
+    """The token that all callers of one client share.
+
+    If it is rejected for several at once, only one asks for another.
+    """
 
     def __init__(self, ask: AskToken | AskTokenAsync) -> None:
         self._ask: Callable[[], Any] = ask

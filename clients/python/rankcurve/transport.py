@@ -1,7 +1,8 @@
-"""Carries out the effects of programs: one transport waits in its thread, the other on the event loop.
+"""Carries out the effects of programs, either by blocking the caller's thread or on an event loop.
 
-Both send requests with httpx, over one connection pool for each client. Nothing else in this package waits. The first
-client imports httpx, so that importing `rankcurve` stays fast. `path_of` and `with_query` make the addresses.
+Both transports send requests with httpx, over one connection pool per client. Nothing else in this package waits. httpx
+is imported by the first client, so that importing `rankcurve` stays fast. `path_of` and `with_query` build the
+addresses of requests.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """A value that each process makes for itself.
+    """A value that each process creates for itself, so that a forked process never uses its parent's.
 
-    A connection that two processes share mixes their answers, and a lock may be held by a thread that a fork left out.
+    Answers get mixed up on a connection that two processes share, and a lock may be held by a thread that does not
+    exist in the forked process.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -46,7 +48,7 @@ class PerProcess(Generic[T]):
 
 
 class SyncTransport:
-    """Sends the requests of a `Client`. Any thread may use it, and so may a process that was forked off."""
+    """Sends the requests of a `Client`. It can be shared between threads, and also used by a forked process."""
 
     def __init__(self, url: str, key: str | AskToken | None, timeout_s: float, pause: Callable[[float], Any]) -> None:
         import httpx
@@ -151,7 +153,7 @@ class AsyncTransport:
 
 
 class Opened:
-    """The answer that a walk reads in chunks, if it has opened one. Only the process that opened it reads it."""
+    """The answer that a walk reads in chunks, if it has opened one. Only the process that opened it may read it."""
 
     def __init__(self) -> None:
         self._response: httpx.Response | None = None
@@ -168,7 +170,7 @@ class Opened:
         return self._chunks
 
     def close(self) -> None:
-        # When Python ends, the connection ends with it. To close it then can crash Python 3.13.
+        # The connection ends together with Python. Closing it while Python shuts down can crash Python 3.13.
         if self._response is not None and self._process == os.getpid() and not sys.is_finalizing():
             self._response.close()
 
@@ -273,7 +275,7 @@ class AsyncRunner:
 
 
 def check_address(url: str) -> str:
-    """Strip the slash at the end of an address. Raises RankcurveError if no path can be added to it."""
+    """Return an address without the slash at its end. Raises RankcurveError if no path can be added to the address."""
     try:
         parts = urlsplit(url)
         whole = parts.port is None or parts.port > 0
@@ -290,12 +292,12 @@ def quote_segment(text: str) -> str:
 
 
 def path_of(*segments: str) -> str:
-    """Join segments to a path, each percent-encoded."""
+    """Join segments into a path, percent-encoding each."""
     return "".join(f"/{quote_segment(segment)}" for segment in segments)
 
 
 def with_query(path: str, query: Mapping[str, object]) -> str:
-    """Add a query to a path. Members that are None are left out; a list is joined by commas."""
+    """Add a query to a path. Members that are None are left out, and the items of a list are joined by commas."""
     pairs = [f"{quote(name)}={quote(_text_of(value), safe='')}" for name, value in query.items() if value is not None]
     return f"{path}?{'&'.join(pairs)}" if pairs else path
 
@@ -316,7 +318,7 @@ def without_password(url: str) -> str:
 
 
 def bear(key: str | AskToken | AskTokenAsync | None) -> dict[str, Any]:
-    """Build the options of an HTTP client whose requests have this key, or the token that this function returns."""
+    """Build the options for an HTTP client that sends this key, or the token that this function returns."""
     headers = {"Accept": "application/json"}
     if callable(key):
         from .tokens import TokenAuth
@@ -326,7 +328,10 @@ def bear(key: str | AskToken | AskTokenAsync | None) -> dict[str, Any]:
 
 
 def check_key(key: object) -> str:
-    """Check a key or a token. Raises RankcurveError, which does not show it, if it can't be sent."""
+    """Return a key or token if it can be sent.
+
+    Raises RankcurveError otherwise, with a message that does not show it.
+    """
     if isinstance(key, str) and key.isascii() and key.isprintable() and " " not in key:
         return key
     raise RankcurveError("the API key has a line end, a space, or another character that no key has")
@@ -341,7 +346,7 @@ def timeouts(timeout_s: float) -> httpx.Timeout:
 def make_request(
     http: httpx.Client | httpx.AsyncClient, url: str, sent: Send, *, silence_s: float | None = None
 ) -> httpx.Request:
-    """Make the request, whose path keeps its percent-escapes. `silence_s` replaces the timeout of reading."""
+    """Build a request whose path keeps its percent-escapes. `silence_s` replaces the read timeout."""
     import httpx
 
     base = httpx.URL(url)

@@ -28,8 +28,8 @@ import type {
 } from "./types.js";
 
 /**
- * A client of one service. Every method throws ApiError if the service refuses the request, and UnreachableError if no
- * answer comes. A column may be left out if the board has one ranked column.
+ * A client for one service. Every method throws ApiError if the service rejects the request, and UnreachableError if no
+ * answer comes. The column can be omitted if the board has only one ranked column.
  */
 export class Client {
   readonly #transport: Transport;
@@ -38,13 +38,13 @@ export class Client {
     this.#transport = new Transport(url, options);
   }
 
-  /** Return the best rows of a board, best first. */
+  /** Return the top rows of a board, best first. */
   async top(board: string, limit = 10, column?: string): Promise<RankedEntry[]> {
     const query: Query<"top"> = column === undefined ? { limit } : { limit, column };
     return (await this.#read<Page>(pathOf`/v1/leaderboards/${board}/rankings`, query)).entries;
   }
 
-  /** Return an owner's rank; 1 is the best. `positions` also says how exact it is. */
+  /** Return an owner's rank, where 1 is the best. `positions` also reports how exact the rank is. */
   async rank(board: string, owner: string, column?: string): Promise<number> {
     const { positions } = await this.positions(board, owner, column === undefined ? {} : { columns: [column] });
     const [position, other] = positions;
@@ -53,12 +53,12 @@ export class Client {
     throw new RankcurveError(`'${board}' has several ranked columns: name one of ${names}`);
   }
 
-  /** Return an owner's positions, by default in every ranked column. */
+  /** Return an owner's positions in the given columns, or by default in every ranked column. */
   positions(board: string, owner: string, query: Query<"positions"> = {}): Promise<Answer<"positions">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}/positions`, query);
   }
 
-  /** Return the rows around an owner, best to worst, with the owner's own. */
+  /** Return the rows around an owner, best to worst, including the owner's own row. */
   around(board: string, owner: string, query: Query<"around"> = {}): Promise<Page> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}/around`, query);
   }
@@ -68,7 +68,7 @@ export class Client {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}`, query);
   }
 
-  /** Return one page of a ranking. `next` and `prev` of the answer are cursors of other pages. */
+  /** Return one page of a ranking. Its `next` and `prev` are the cursors of the neighbouring pages. */
   page(board: string, query: Ranking<"page"> = {}): Promise<Page> {
     return this.#readRanking(board, "", query);
   }
@@ -84,7 +84,7 @@ export class Client {
     }
   }
 
-  /** Return the positions that values have or would have. */
+  /** Return the positions that these values have, or would have if someone reached them. */
   valuePositions(board: string, query: Ranking<"value_positions">): Promise<Answer<"value_positions">> {
     return this.#readRanking(board, "/positions", query);
   }
@@ -94,29 +94,29 @@ export class Client {
     return this.#readRanking(board, "/around", query);
   }
 
-  /** Return the values at ranks or percentiles. */
+  /** Return the values at the given ranks or percentiles. */
   values(board: string, query: Ranking<"values">): Promise<Answer<"values">> {
     return this.#readRanking(board, "/values", query);
   }
 
-  /** Return how many entries lie in each of so many parts of the values' range. */
+  /** Divide the range of values into that many equal parts, and return the number of entries in each. */
   buckets(board: string, query: Ranking<"buckets"> = {}): Promise<Answer<"buckets">> {
     return this.#readRanking(board, "/buckets", query);
   }
 
-  /** Return the entries of many owners, such as friends. With a column, each has its position. */
+  /** Return the entries of several owners, such as a player's friends. With a column, each has its position. */
   lookup(board: string, owners: string[], column?: string): Promise<Answer<"lookup">> {
     const body = column === undefined ? { owners } : { owners, column };
     return this.#ask(pathOf`/v1/leaderboards/${board}/entries/lookup`, body);
   }
 
-  /** Return one owner's positions on many boards. */
+  /** Return one owner's positions on several boards. */
   positionsOnBoards(owner: string, boards: string[], column?: string): Promise<Answer<"positions_on_boards">> {
     const body = column === undefined ? { boards } : { boards, column };
     return this.#ask(pathOf`/v1/owners/${owner}/positions`, body);
   }
 
-  /** Create a board, or confirm that it has this specification (role `ops`). */
+  /** Create a board, or confirm that the existing board has this specification (role `ops`). */
   createBoard(board: string, spec: Body<"create_board">): Promise<Answer<"create_board">> {
     return this.#ask(pathOf`/v1/leaderboards/${board}`, spec, "PUT");
   }
@@ -126,7 +126,7 @@ export class Client {
     return this.#read(pathOf`/v1/leaderboards/${board}`, {});
   }
 
-  /** Create a family, or confirm that it has this specification (role `ops`). */
+  /** Create a family, or confirm that the existing family has this specification (role `ops`). */
   createFamily(family: string, spec: Body<"create_family">): Promise<Answer<"create_family">> {
     return this.#ask(pathOf`/v1/families/${family}`, spec, "PUT");
   }
@@ -136,12 +136,12 @@ export class Client {
     return this.#read(pathOf`/v1/families/${family}`, {});
   }
 
-  /** Yield the families by id. */
+  /** Yield the families, sorted by id. */
   families(): AsyncGenerator<Answer<"family">> {
     return this.#walk("/v1/families", {}, "families");
   }
 
-  /** Return a family's board: of a kind of period, at a time in it, for values of facets such as `clan: "fox"`. */
+  /** Return a family's board for a kind of period, a time in that period, and facet values such as `clan: "fox"`. */
   familyBoard(family: string, query: Query<"family_board">): Promise<Answer<"family_board">> {
     return this.#read(pathOf`/v1/families/${family}/boards`, query);
   }
@@ -151,17 +151,17 @@ export class Client {
     return this.#walk(pathOf`/v1/families/${family}/facets`, query, "values");
   }
 
-  /** Yield an owner's final positions in the closed periods of one kind, the newest first. */
+  /** Yield an owner's final positions in the closed periods of one kind, newest first. */
   history(family: string, owner: string, query: Query<"history">): AsyncGenerator<PastPosition> {
     return this.#walk(pathOf`/v1/families/${family}/owners/${owner}/history`, query, "history");
   }
 
-  /** Return an owner's division, and its cohort in the current period of a league, with zones. */
+  /** Return an owner's division and, with its zones, the owner's cohort in the current period of a league. */
   leagueOwner(league: string, owner: string): Promise<Answer<"league_owner">> {
     return this.#read(pathOf`/v1/leagues/${league}/owners/${owner}`, {});
   }
 
-  /** Yield an owner's results in the closed periods of a league, the newest first. */
+  /** Yield an owner's results in a league's closed periods, newest first. */
   leagueHistory(league: string, owner: string): AsyncGenerator<LeaguePast> {
     return this.#walk(pathOf`/v1/leagues/${league}/owners/${owner}/history`, {}, "history");
   }
@@ -171,25 +171,25 @@ export class Client {
     return this.#read(pathOf`/v1/leagues/${league}/cohorts/${cohort}`, query);
   }
 
-  /** Return how many owners have seats in each division of a league, the best one last. */
+  /** Return the number of owners with seats in each division of a league, the best division last. */
   divisions(league: string): Promise<Answer<"divisions">> {
     return this.#read(pathOf`/v1/leagues/${league}/divisions`, {});
   }
 
-  /** Yield an owner's grants, those of the newest leaderboard first. `state: "open"`: only those to claim. */
+  /** Yield an owner's grants, those of the newest board first. With `state: "open"`, yield only unclaimed grants. */
   ownerGrants(owner: string, query: Query<"owner_grants"> = {}): AsyncGenerator<Grant> {
     return this.#walk(pathOf`/v1/owners/${owner}/grants`, query, "grants");
   }
 
   /**
-   * Claim a grant by its id (role `writer`). A second call returns the same, with `first` false: pay before you claim,
-   * with the grant's id as the key of the payout.
+   * Claim a grant by its id (role `writer`). A repeated call returns the same grant, with `first` set to false. So pay
+   * before you claim, and use the grant's id as the idempotency key of the payout.
    */
   claimGrant(grant: string): Promise<Answer<"claim_grant">> {
     return this.#ask(pathOf`/v1/grants/${grant}/claim`, undefined);
   }
 
-  /** Post one owner's stats, and return the result once they are durable. `query` asks for the owner's positions. */
+  /** Post one owner's stats, and return the result once they are durable. `query` can ask for positions. */
   async postOne(
     board: string,
     owner: string,
@@ -201,32 +201,32 @@ export class Client {
   }
 
   /**
-   * Post one or many, and return a result for each, once all are durable.
+   * Post one or more contributions, and return a result for each once all are durable.
    *
-   * A post without `post_id` gets one, so that a retry never counts twice; a post by player token has its number `n`
-   * instead. Pass posts with ids of your own if you may call this again after an UnreachableError. At most 100 posts may
-   * ask for positions, such as `{ positions: ["xp"] }`.
+   * A post without `post_id` is given one, so that a retry never counts twice; a post made with a player token has its
+   * number `n` instead. Pass ids of your own if you may call this again after an UnreachableError. At most 100 posts
+   * may ask for positions, for example with `{ positions: ["xp"] }`.
    */
   post(board: string, posts: Post | Post[], query: Positioned = {}): Promise<PostResult[]> {
     return sendPosts(this.#transport, pathOf`/v1/leaderboards/${board}/posts`, posts, query);
   }
 
-  /** Post to the boards of a family, as `post` does. A post may have `facets`. */
+  /** Post to the boards of a family, as `post` does for a single board. A post may have `facets`. */
   postToFamily(family: string, posts: FamilyPost | FamilyPost[], query: Positioned = {}): Promise<PostResult[]> {
     return sendPosts(this.#transport, pathOf`/v1/families/${family}/posts`, posts, query);
   }
 
-  /** Post to a league, as `postToFamily` does. An owner who is new to it begins in the `division` of the post. */
+  /** Post to a league, as `postToFamily` does. The post's `division` is where an owner who is new to it begins. */
   postToLeague(league: string, posts: LeaguePost | LeaguePost[], query: Positioned = {}): Promise<PostResult[]> {
     return sendPosts(this.#transport, pathOf`/v1/leagues/${league}/posts`, posts, query);
   }
 
-  /** Post to several boards at once, as `post` does. Each post names its `boards`. */
+  /** Post to several boards at once, as `post` does for a single board. Each post names its `boards`. */
   postToBoards(posts: FanPost | FanPost[]): Promise<PostResult[]> {
     return sendPosts(this.#transport, "/v1/posts", posts);
   }
 
-  /** Return a buffer for posts to a board or to a family, or, with neither, for posts that name their boards. */
+  /** Create a buffer for posts to a board or a family or, with neither, for posts that name their boards. */
   buffer(target: { board?: string; family?: string } = {}, options: BufferOptions = {}): PostBuffer {
     const { board, family } = target;
     if (board !== undefined && family !== undefined) throw new RankcurveError("a buffer is for a board or for a family");
@@ -236,12 +236,12 @@ export class Client {
     return new PostBuffer(this.#transport, path, options);
   }
 
-  /** Take back an owner's post (role `ops`): the entry becomes what it would be without the post. */
+  /** Void an owner's post, so that the entry becomes what it would be without it (role `ops`). */
   voidPost(board: string, postId: string, owner: string, reason?: string): Promise<Answer<"void_post">> {
     return this.#void(pathOf`/v1/leaderboards/${board}/posts/${postId}`, owner, reason);
   }
 
-  /** Take back an owner's post on every board of a family that it reached (role `ops`). */
+  /** Void an owner's post on every board of a family that it reached (role `ops`). */
   voidFamilyPost(
     family: string,
     postId: string,
@@ -251,38 +251,38 @@ export class Client {
     return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner, reason);
   }
 
-  /** Let an owner join a board with entry rules, and return how many posts the owner has left. */
+  /** Enter an owner on a board with entry rules, and return how many posts the owner has left. */
   join(board: string, owner: string): Promise<Answer<"join">> {
     return this.#ask(pathOf`/v1/leaderboards/${board}/entries`, { owner });
   }
 
-  /** Issue a player token, with which an owner posts to boards and families (role `writer`). */
+  /** Issue a player token, which lets an owner post to boards and families (role `writer`). */
   issueToken(asked: Body<"issue_token">): Promise<Answer<"issue_token">> {
     return this.#ask("/v1/tokens", asked);
   }
 
-  /** Void all player tokens that were issued for an owner until now (role `ops`). */
+  /** Void every player token that was issued for an owner until now (role `ops`). */
   async voidTokens(owner: string, reason?: string): Promise<void> {
     await this.#transport.send(pathOf`/v1/owners/${owner}/tokens`, { method: "DELETE", query: { reason }, once: true });
   }
 
-  /** Erase an owner's entry on one board (role `ops`). Entries on other boards stay. */
+  /** Erase an owner's entry on one board (role `ops`), but keep the entries on other boards. */
   async eraseEntry(board: string, owner: string, reason?: string): Promise<void> {
     const path = pathOf`/v1/leaderboards/${board}/entries/${owner}`;
     await this.#transport.send(path, { method: "DELETE", query: { reason }, once: true });
   }
 
-  /** Yield what changes at the top of a ranking, or an owner's position, until the signal is aborted. */
+  /** Yield the top of a ranking, or an owner's position, each time it changes, until the signal is aborted. */
   stream(board: string, query: Query<"stream"> = {}, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
     return followStream(this.#transport, pathOf`/v1/leaderboards/${board}/stream`, query, signal);
   }
 
-  /** Yield a cohort of a league whenever it changes, until the signal is aborted. */
+  /** Yield a league's cohort each time it changes, until the signal is aborted. */
   streamCohort(league: string, cohort: string, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
     return followStream(this.#transport, pathOf`/v1/leagues/${league}/cohorts/${cohort}/stream`, {}, signal);
   }
 
-  /** Fetch the curve of a column, which gives ranks without further requests. */
+  /** Fetch a column's curve, which ranks values without further requests. */
   curve(board: string, column = "-"): Promise<OfflineCurve> {
     return OfflineCurve.fetch(this.#transport, pathOf`/v1/leaderboards/${board}/rankings/${column}/curve`);
   }

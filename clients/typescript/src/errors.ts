@@ -5,12 +5,12 @@ export class RankcurveError extends Error {
   override name = "RankcurveError";
 }
 
-/** No answer came from the service, after all retries. What was posted may or may not be applied. */
+/** No answer came from the service, even after all retries. What was posted may or may not have been applied. */
 export class UnreachableError extends RankcurveError {
   override name = "UnreachableError";
 }
 
-/** The service refused the request. `code` is stable, and the message is for people. */
+/** The service rejected the request. `code` is stable, and the message is for people. */
 export class ApiError extends RankcurveError {
   override name = "ApiError";
   readonly status: number;

@@ -3,7 +3,7 @@ import { tierOf } from "./tier_of.js";
 import type { Transport } from "./transport.js";
 import type { Bracket, Curve, OfflineTier } from "./types.js";
 
-/** A curve that was fetched once, and gives ranks without further requests. */
+/** A curve that was fetched once, and ranks values without further requests. */
 export class OfflineCurve {
   readonly #transport: Transport;
   readonly #path: string;
@@ -37,12 +37,12 @@ export class OfflineCurve {
     return tierOf(this.curve, value, this.rank(value, reachedAt, ties));
   }
 
-  /** Fetch the curve again if it has changed. Return whether it has. */
+  /** Refetch the curve if it has changed on the service. Return whether it has changed. */
   async renew(): Promise<boolean> {
     const answer = await this.#transport.send(this.#path, { headers: { "If-None-Match": this.#tag } });
     if (answer.status === 304) return false;
     const curve = (await answer.json()) as Curve;
-    // A browser's cache answers an unchanged curve as 200, with the same tag.
+    // A browser's cache turns the answer for an unchanged curve into a 200 with the same tag.
     const changed = tagOf(answer) !== this.#tag;
     this.#keyed = makeKeyed(curve);
     this.#tag = tagOf(answer);

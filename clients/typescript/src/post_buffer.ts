@@ -1,13 +1,14 @@
 /**
- * Posts through a buffer, which sends many at once, again if needed, and counts each once.
+ * Collects posts in a buffer, which sends them in batches, retries failed requests, and counts each post once.
  *
  *     submit ──> waiting ──N posts, or T after the oldest──> sent ──answered──> settled: its receipt has the result
  *
- * A post gets its id and its time when it is submitted, and keeps both over every retry. So a post whose answer was lost
- * counts once. One request is under way at a time: posts are applied in the order in which they were submitted. Only a
- * refusal of the service itself is final; after any other answer, and after none, the request is sent again.
+ * A post gets its id and its time when it is submitted and keeps both across retries, so a post whose answer was lost
+ * still counts once. Only one request is under way at a time, so posts are applied in the order in which they were
+ * submitted. Only a rejection by the service itself is final; after any other answer, or none, the request is sent
+ * again.
  *
- * The posts are in memory: what is not settled when the program ends is lost. So close the buffer.
+ * The posts are kept in memory, so whatever is not settled when the program ends is lost. Close the buffer before that.
  */
 
 import { ApiError, RankcurveError } from "./errors.js";
@@ -16,7 +17,7 @@ import { drawPauseMs, pause, type Transport } from "./transport.js";
 import type { BufferOptions, FamilyPost, FanPost, Post, PostResult, Receipt, Stats } from "./types.js";
 
 const PAUSE_MS_MAX = 5000;
-const ATTEMPT_MS_MAX = 60_000; // an attempt counts as so long at most: the machine may have slept meanwhile
+const ATTEMPT_MS_MAX = 60_000; // the most that an attempt counts for, because the machine may have slept meanwhile
 
 interface Waiting {
   post: Post;
@@ -26,7 +27,7 @@ interface Waiting {
 }
 
 export class PostBuffer {
-  /** How many posts were rejected, by the code of the problem. */
+  /** The number of rejected posts, by the code of the problem. */
   readonly rejected: Record<string, number> = {};
   readonly #transport: Transport;
   readonly #path: string;
@@ -55,8 +56,8 @@ export class PostBuffer {
   }
 
   /**
-   * Accept a post, and return its receipt. While too many posts are unsettled, this waits. `more` may have a `post_id`,
-   * an `at`, the `facets` of a post to a family, and the `boards` of a buffer without a target.
+   * Add a post to the buffer, and return its receipt, after waiting while too many posts are unsettled. `more` may have
+   * a `post_id`, an `at`, the `facets` of a post to a family, and the `boards` if the buffer has no target.
    */
   async submit(owner: string, stats: Stats, more: Partial<Post & FamilyPost & FanPost> = {}): Promise<Receipt> {
     this.#checkOpen();
@@ -68,7 +69,7 @@ export class PostBuffer {
     }
     let settle!: Waiting["settle"], fail!: Waiting["fail"];
     const result = new Promise<PostResult>((resolve, reject) => ([settle, fail] = [resolve, reject]));
-    result.catch(() => undefined); // `close` throws the error, too, so a receipt may be thrown away
+    result.catch(() => undefined); // `close` throws the error as well, so callers may ignore the receipt
     const receipt = { owner, postId, result };
     this.#waiting.push({ post: { ...more, owner, stats, at, post_id: postId }, receipt, settle, fail });
     this.#submitted += 1;
@@ -77,7 +78,7 @@ export class PostBuffer {
     return receipt;
   }
 
-  /** Send what waits, and wait until every post submitted before is settled. Throws if the buffer has given up. */
+  /** Send the waiting posts, and wait until all submitted so far are settled. Throws if the buffer has given up. */
   async flush(): Promise<void> {
     const submitted = this.#submitted;
     this.#hurried += 1;

@@ -1,16 +1,16 @@
-/** Sends posts, with one result for each post. */
+/** Sends posts, and returns one result for each. */
 
 import { ApiError, RankcurveError } from "./errors.js";
 import type { Transport } from "./transport.js";
 import type { Post, PostResult, PostResults } from "./types.js";
 
 const POSTS_PER_REQUEST = 1000;
-// With these statuses the service refuses a whole request. Halving the request finds the posts at fault.
+// With these statuses the service rejects a whole request. Halving the request finds the posts at fault.
 const WHOLE_REQUEST_STATUSES = [400, 413, 422];
 const PASSING_STATUSES = [408, 429];
 const PROBLEM_TYPES = "urn:rankcurve:problem:";
 
-/** Send posts in requests of bounded size, and return their results in order. A post without `n` and id gets an id. */
+/** Send posts in requests of limited size, and return the results in order. Posts without `n` or an id get an id. */
 export async function sendPosts(
   transport: Transport,
   path: string,
@@ -27,7 +27,7 @@ export async function sendPosts(
   return results;
 }
 
-/** Send posts in one request. If the service refuses it for its posts, halve it, so that only wrong posts fail. */
+/** Send posts in one request. If the service rejects some, halve the request, so that only the posts at fault fail. */
 export async function sendEach(transport: Transport, path: string, posts: Post[]): Promise<PostResult[]> {
   try {
     return await sendOnce(transport, path, posts);
@@ -40,7 +40,7 @@ export async function sendEach(transport: Transport, path: string, posts: Post[]
   }
 }
 
-/** Return whether the service itself refused, and would refuse again. What a proxy answers may pass. */
+/** Return whether the service itself rejected a request and would do so again. A proxy's answer may be temporary. */
 export function isFinal({ status, problem }: ApiError): boolean {
   return Boolean(problem?.type.startsWith(PROBLEM_TYPES)) && status < 500 && !PASSING_STATUSES.includes(status);
 }
@@ -52,7 +52,7 @@ async function sendOnce(transport: Transport, path: string, posts: Post[], query
   return results;
 }
 
-/** Return whether the service refused the posts, and not the caller. A proxy may refuse a long request. */
+/** Return whether the posts were rejected, and not the caller. A long request may also be rejected by a proxy. */
 function isOfPosts(error: ApiError, posts: number): boolean {
   if (error.status === 413 && posts > 1) return true;
   if (!isFinal(error)) return false;

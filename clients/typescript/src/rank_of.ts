@@ -1,4 +1,4 @@
-/** Computes ranks from a curve, as the service does with `rank=estimate`. It computes with whole numbers only. */
+/** Computes ranks from a curve, as the service does with `rank=estimate`. All arithmetic uses whole numbers. */
 
 import type { Bracket, Curve, CurveSegment } from "./types.js";
 
@@ -10,13 +10,13 @@ const TIME = /^(.*?)(?:\.(\d{1,6})\d*)?(Z|[+-]\d\d:\d\d)$/;
 type Value = number | string;
 type Place = { value: Value; reached_at?: string; tie_values?: (Value | null)[] };
 
-/** A curve, and that of each segment. Most boards have one segment: the curve itself. */
+/** A curve, together with the curve of each segment. Most boards have a single segment, the curve itself. */
 export interface KeyedCurve {
   curve: Curve;
   segments: KeyedSegment[];
 }
 
-/** The curve of a segment with the keys of its knots: a smaller key is better. */
+/** A segment's curve with the keys of its knots, where a smaller key is better. */
 interface KeyedSegment {
   curve: CurveSegment;
   keys: bigint[];
@@ -36,7 +36,7 @@ export function makeKeyed(curve: Curve): KeyedCurve {
   return { curve, segments };
 }
 
-/** Return the rank of a value. Without `reachedAt`, it counts as reached after all others; `ties` are by column. */
+/** Return a value's rank. Without `reachedAt`, it counts as reached after all others. `ties` are keyed by column. */
 export function rankOf(
   { curve, segments }: KeyedCurve, value: Value, reachedAt?: string, ties: Record<string, Value> = {},
 ): Bracket {

@@ -1,4 +1,4 @@
-/** Reads server-sent events, and comes back after a break where it stopped. */
+/** Reads server-sent events, and continues where it stopped after an interruption. */
 
 import { ApiError, RankcurveError } from "./errors.js";
 import { drawPauseMs, pause, PAUSE_MS_MAX, readProblem, type Transport } from "./transport.js";
@@ -12,8 +12,8 @@ interface Place {
 }
 
 /**
- * Yield the events of a stream until the signal is aborted. Throws ApiError if the service refuses the stream, and
- * RankcurveError if what comes is no stream of the service.
+ * Yield the events of a stream until the signal is aborted. Throws ApiError if the service rejects the stream, and
+ * RankcurveError if the answer is not one of the service's streams.
  */
 export async function* followStream(
   transport: Transport,
@@ -34,7 +34,7 @@ export async function* followStream(
       }
     } catch (error) {
       if (signal?.aborted) return;
-      // A stream that the service has no room for may be opened later.
+      // If the service has no room for the stream now, it may be opened later.
       const passes = error instanceof ApiError && (error.status === 429 || error.status >= 500);
       if (error instanceof RankcurveError && !passes) throw error;
     }

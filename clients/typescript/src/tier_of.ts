@@ -1,11 +1,11 @@
-/** Finds the tier of a rank, as the service does. It computes with whole numbers only. */
+/** Finds the tier of a rank, as the service does. All arithmetic uses whole numbers. */
 
 import { scaledOf } from "./rank_of.js";
 import type { Bracket, Curve, OfflineTier } from "./types.js";
 
 type Value = number | string;
 
-/** Return the tier of a value with this bracket. It is certain if all ranks of the bracket have the same tier. */
+/** Return the tier of a value with this bracket, which is certain if all of the bracket's ranks are in that tier. */
 export function tierOf(curve: Curve, value: Value, bracket: Bracket): OfflineTier {
   const [name, first, last] = [bracket.rank, bracket.low, bracket.high].map((rank) => findTier(curve, value, rank));
   return { name: name!, certain: first === last };
@@ -25,7 +25,7 @@ function findTier(curve: Curve, value: Value, rank: number): string | null {
   return null;
 }
 
-/** Return that many percent of a total, rounded up. The service takes no percentage whose text has an exponent. */
+/** Return a percentage of a total, rounded up. The service rejects percentages whose text has an exponent. */
 function shareOf(total: number, percent: number): bigint {
   const [whole, part = ""] = String(percent).split(".");
   const unit = 100n * 10n ** BigInt(part.length);

@@ -1,4 +1,4 @@
-/** Sends requests, and tries again where that helps and does no harm. */
+/** Sends requests, and retries them where a retry may help and does no harm. */
 
 import { ApiError, RankcurveError, UnreachableError } from "./errors.js";
 import type { AskToken, Options, Problem } from "./types.js";
@@ -9,7 +9,7 @@ const PAUSE_MS = 100; // before the first retry; it doubles with each further on
 export const PAUSE_MS_MAX = 30_000;
 const NO_FOLDER = "%25%7F"; // the service drops it from the end of a name
 const KEY = /^[!-~]*$/;
-const PROXY_STATUSES = [502, 504]; // a proxy got no answer of the service
+const PROXY_STATUSES = [502, 504]; // a proxy got no answer from the service
 const RENEWED = ["token_expired", "token_voided"];
 
 export interface Sent {
@@ -19,7 +19,7 @@ export interface Sent {
   headers?: Record<string, string>;
   signal?: AbortSignal;
   once?: boolean; // never send it again
-  numbered?: boolean; // its posts may have numbers, which belong to the token
+  numbered?: boolean; // its posts may have numbers that belong to the player token
 }
 
 export class Transport {
@@ -32,7 +32,7 @@ export class Transport {
 
   constructor(url: string, options: Options) {
     this.#url = url.replace(/\/+$/, "");
-    // An error of `fetch` would show a key that no header can carry, and the password of an address.
+    // Check here, because an error from `fetch` would show a key that no header can carry, or an address's password.
     if (/^[^/]*\/\/[^/]*@/.test(url)) throw new RankcurveError("the address has a name or a password");
     if (typeof options.key === "string") checkKey(options.key);
     this.#key = options.key;
@@ -42,16 +42,16 @@ export class Transport {
   }
 
   /**
-   * Send a request that may be sent twice, unless it says `once`, and return its answer: a success, or 304.
+   * Send a request, more than once if necessary unless it says `once`, and return its answer: a success, or 304.
    *
-   * After 429 and 503 it is tried again if the service says when. Throws ApiError and UnreachableError.
+   * After 429 or 503 it is retried only if the service says when. Throws ApiError and UnreachableError.
    */
   async send(path: string, sent: Sent = {}): Promise<Response> {
     for (let tried = 0; ; tried += 1) {
       const left = sent.once ? 0 : this.#retries - tried;
       let pauseMs = drawPauseMs(tried);
       try {
-        // A post that may have been applied would be another one with another token.
+        // Under another token, a post that may already have been applied would be another post.
         const answer = await this.open(path, sent, this.#timeoutMs, tried === 0 || !sent.numbered);
         if (answer.ok || answer.status === 304) return answer;
         const after = Number(answer.headers.get("Retry-After") ?? Number.NaN);
@@ -68,8 +68,8 @@ export class Transport {
   }
 
   /**
-   * Send a request once, and if its token has expired or was voided, once more with a new one if it `mayRenew`.
-   * Without `timeoutMs`, the answer may take as long as it wants.
+   * Send a request once. If its token has expired or was voided, and `mayRenew` is true, send it once more with a new
+   * token. Without `timeoutMs`, there is no limit to how long the answer may take.
    */
   async open(path: string, sent: Sent, timeoutMs?: number, mayRenew = true): Promise<Response> {
     const key = this.#key;
@@ -110,7 +110,7 @@ function checkKey(key: string): string {
   throw new RankcurveError("the API key has a line end, a space, or another character that no key has");
 }
 
-/** Return a path in which each name is escaped. `fetch` would take `.` and `..` for folders, even if they are escaped. */
+/** Return a path with each name escaped. `fetch` takes the names `.` and `..` for folders even if they are escaped. */
 export function pathOf(parts: TemplateStringsArray, ...names: string[]): string {
   return parts.map((part, index) => part + escapeName(names[index] ?? "")).join("");
 }
@@ -124,7 +124,7 @@ export async function readProblem(answer: Response): Promise<Problem | undefined
   return (await answer.json()) as Problem;
 }
 
-/** Wait. Throws the reason of the signal if it is aborted before. */
+/** Wait. If the signal is aborted first, throw its reason. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
@@ -140,7 +140,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Return a random pause before a retry, so that clients which failed together do not come back together. */
+/** Return a random pause before a retry, so that clients that failed together do not all come back together. */
 export function drawPauseMs(tried: number): number {
   return Math.random() * Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** tried);
 }

@@ -1,4 +1,4 @@
-/** Names for parts of `api.ts`, which has the types of the service's OpenAPI document. */
+/** Names for parts of `api.ts`, which holds the types from the service's OpenAPI document. */
 
 import type { CohortEvent, FacetedPostBody, FanPostBody, LeaguePostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
 
@@ -7,19 +7,19 @@ export type { PostResult, PostResults, ProblemDocument as Problem, RankedEntry }
 
 export type Operation = keyof Operations;
 
-/** The body of a successful answer of an operation. */
+/** The body of an operation's successful answer. */
 export type Answer<O extends Operation> = Operations[O]["answer"];
 
-/** The body of a request of an operation. */
+/** The body of an operation's request. */
 export type Body<O extends Operation> = Operations[O]["body"];
 
-/** The query of an operation. */
+/** An operation's query. */
 export type Query<O extends Operation> = Operations[O]["query"];
 
-/** The query of an operation on a ranking. Without `column`, it is that of the board's only ranked column. */
+/** The query of an operation on a ranking. Without `column`, the board's only ranked column is meant. */
 export type Ranking<O extends Operation> = Query<O> & { column?: string };
 
-/** What the results of posts also have: the owner's `positions` in columns; `moved` adds `rank_before`. */
+/** Extras for the results of posts: the owner's `positions` in these columns, to which `moved` adds `rank_before`. */
 export type Positioned = Omit<Query<"post">, "mode">;
 export type Post = PostBody;
 export type FamilyPost = FacetedPostBody;
@@ -42,7 +42,7 @@ export interface Bracket {
   exact: boolean;
 }
 
-/** The tier of a rank; null if no tier fits. If it is not certain, the ranks of the bracket have several tiers. */
+/** The tier of a rank, or null if no tier fits. If it is not certain, the bracket's ranks fall into several tiers. */
 export interface OfflineTier {
   name: string | null;
   certain: boolean;
@@ -53,13 +53,13 @@ export type AskToken = () => string | Promise<string>;
 
 export interface Options {
   /**
-   * The API key, or a function that returns a player token. It is called when there is no token, and once more for a
-   * request whose token has expired or was voided. Leave an API key out in a web page.
+   * The API key, or a function that returns a player token. The function is called when there is no token, and once
+   * more for a request whose token has expired or was voided. Never put an API key into a web page.
    */
   key?: string | AskToken;
-  /** How long one try may take, in milliseconds (10,000). A stream is not bounded by it. */
+  /** How long one attempt may take, in milliseconds (10,000). Streams have no such limit. */
   timeoutMs?: number;
-  /** How often a request is tried again after the first time (4). */
+  /** How often a request is retried after the first attempt (4). */
   retries?: number;
   /** The function that sends requests (the global `fetch`). */
   fetch?: typeof fetch;
@@ -72,7 +72,7 @@ export interface BufferOptions {
   delayMs?: number;
   /** How many posts may be unsettled (10,000). With more, `submit` waits. */
   postsMax?: number;
-  /** For how long posts are sent again while the service is away, in milliseconds (an hour). */
+  /** How long posts are retried while the service is unreachable, in milliseconds (an hour). */
   patienceMs?: number;
   /** Called with the receipt and the result of each settled post. */
   onResult?: (receipt: Receipt, result: PostResult) => void;
