@@ -57,7 +57,7 @@ class ValueOutOfRangeError(PostError):
 
 
 class PostIdConflictError(PostError):
-    """The owner has used this post id for a different post; a retry must repeat the post unchanged."""
+    """The owner has used this post id with other stats, facets or `at`; a retry must repeat the post unchanged."""
 
 
 class PostVoidedError(PostError):

@@ -146,7 +146,7 @@ class OwnerChanges:
         forgetting = partial(remove_held_posts, self._names)
         await self.store.write(lambda: in_each_partition(forgetting, self._concerns))
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
-        await self._on_every_board(lambda boards: self._erase(boards, until))
+        await self._on_every_board(lambda boards: self._erase(boards, until, only_entries=True))
         for leaf in await self._list_joined():  # those where the owner had no entry
             await self.store.at(leaf.partition).write(partial(self._leave, leaf))
         archived = sum([await each._on_every_archive(each._erase_archived) for each in each_name])
@@ -229,7 +229,7 @@ class OwnerChanges:
         for held in (yield from entrants.hold_entrants([(leaf, self._names)])).values():
             yield from held.remove_joined(())
 
-    def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[int]:
+    def _erase(self, boards: Sequence[OpenLeaf], until: _Positions, *, only_entries: bool = False) -> Program[int]:
         """Erase the owner's entries on boards of one partition. Run this program in that partition.
 
         Return on how many boards the owner took part without an entry.
@@ -249,7 +249,9 @@ class OwnerChanges:
                     gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, name))
                     theirs += [gone] if gone is not None else []
                 changes += theirs
-                if (held := taking_part.get(entries.leaf.entrants_place)) is not None:
+                # Another transaction may erase the entry, from another segment of the board, and must find it counted.
+                held = None if only_entries and not theirs else taking_part.get(entries.leaf.entrants_place)
+                if held is not None:
                     joined += yield from held.remove_joined([gone.entry.owner for gone in theirs])
             elif isinstance(entries, ArchivedEntries) and (yield from entries.erase_entry(self.owner)):
                 erased.append(entries.leaf.key)

@@ -339,3 +339,14 @@ async def test_queued_posts_keep_to_the_rules(deployment: Deployment) -> None:
     rows, count = await read_rows(deployment, board)
     assert count == 5
     assert [posts for posts, _ in rows.values()] == [2] * 5
+
+
+async def test_an_owner_who_is_erased_everywhere_is_counted_out_once_whichever_segment_has_the_entry(
+    deployment: Deployment,
+) -> None:
+    for number, owner in enumerate(OWNERS):
+        board = await deployment.create(f"board-{number}", XP, entry=EntryRules(False, 5, None))
+        await deployment.apply(*(deployment.post(each, part(board, {"xp": 1})) for each in OWNERS))
+        await deployment.change_owner(owner).erase()
+        rows, count = await read_rows(deployment, board)
+        assert ({*rows}, count) == ({*OWNERS} - {owner}, len(OWNERS) - 1)
