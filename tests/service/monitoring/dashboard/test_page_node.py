@@ -89,7 +89,8 @@ async def test_the_page_updates_its_numbers_while_it_is_open(page: Page, node: P
     shown = "Number(document.querySelector('#node-store dd').textContent.split(' ')[0].replaceAll(',', ''))"
     before = await page.evaluate(shown)
     await post(node.url, "zz-counted", **{f"o{number}": number for number in range(40)})
-    await page.wait_for(f"{shown} === {before + 40}")
+    # The numbers of the first look may lack posts of the test before, which another process of the node took.
+    await page.wait_for(f"{shown} >= {before + 40}")
     await page.wait_for("/· [0-9.]+\\/s/.test(document.querySelector('#node-store dd').textContent)")  # the rate
     await page.wait_for("document.querySelector('.tiles b').textContent !== '0'")
 
