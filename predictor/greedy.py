@@ -147,7 +147,8 @@ class _Pass:
         while first <= limit:
             end = min(first + window, limit + 1)
             distances = distinct.distances(at, first - 1, end)
-            before, here = distances[:-1], distances[1:] - step
+            # Two keys are at least a step apart, but floats of more than 53 bits may say that they are nearer.
+            before, here = distances[:-1], np.maximum(distances[1:] - step, 0.0)
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
             # The errors that estimates may have before rounding, so that rounded estimates are within the tolerance.
             allowed = np.floor(np.minimum((rise + (start + 1)) * tolerance.epsilon, tolerance.ranks_max)) + HALF

@@ -72,6 +72,7 @@ def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 1
 @example([5, 9], 1, 2, 10_000, False)
 @example([5] * 30 + [6, 7, 8, 9] + [40] * 30, 10**30, 2, 10_000, False)
 @example([0, 1, 2, 3], 1, 2, 3, False)
+@example([-2, 27, -31], 10**90 + 1, 2, 20, False)
 def test_a_fit_keeps_its_promises(values: list[int], step: int, samples: int, gap_rows_max: int, wide: bool) -> None:
     keys = sorted(value * step for value in values)
     curve = fit_keys(keys, samples, gap_rows_max=gap_rows_max, wide=wide or None)
