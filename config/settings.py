@@ -241,7 +241,7 @@ class RedisClientSettings(_Group):
     resp_rank: Literal["auto", "exact"] = "auto"
     """auto: ranks are exact unless the process is busy, as over HTTP. exact: they are always counted."""
     resp_round: Literal["refuse", "nearest", "down", "up"] = "refuse"
-    """What becomes of a score with more digits after the point than its column holds."""
+    """The rounding of scores with more digits after the point than their column holds. `refuse`: they are an error."""
 
 
 class ReadingSettings(_Group):

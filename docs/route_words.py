@@ -1,4 +1,4 @@
-"""What the reference says about each route beyond its types: a summary, a description and further problem codes.
+"""Describes each route beyond its types: a summary, a description and further problem codes.
 
 The service itself never reads these words. `docs/openapi_document.py` puts them into the OpenAPI document, and every
 other reference page is made from that, so a new route needs an entry here, under the route's `view`.

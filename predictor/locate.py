@@ -123,7 +123,7 @@ class KnotRanks:
 
     @property
     def rounds_to_lattice(self) -> bool:
-        """Whether a key is rounded up to a lattice point of the fit (see `grid`) before it is looked up."""
+        """Tell whether a key is rounded up to a lattice point of the fit (see `grid`) before it is looked up."""
         return self._snap == self.grid
 
     def locate(self, key: int) -> Bracket:

@@ -156,7 +156,7 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """When a board outside a family accepts posts, and when its rows are archived afterwards."""
+    """The time during which a board outside a family accepts posts, and how long it then keeps its rows."""
 
     opens_us: int | None  # posts with an earlier time do not count; None: there is no earliest time
     ends_us: int | None  # posts with this time or a later one do not count; None: the season has no end

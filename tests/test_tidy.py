@@ -25,6 +25,7 @@ SQL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # Each word is built from two parts, because these checks also search this file and must not find the word here.
+QUESTION = re.compile(r"(What|Whether|How|Where|Which|Who|When|Why)\b")
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
 )
@@ -287,3 +288,16 @@ def test_the_hosted_ci_runs_what_the_local_one_runs_and_may_only_read() -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["cancel-in-progress"] is True
     assert job["timeout-minutes"] == 90
+
+
+def test_docstrings_say_what_things_are_and_ask_nothing() -> None:
+    asking = [
+        f"{path}:{getattr(node, 'lineno', 1)} {docstring.splitlines()[0]}"
+        for path in _sources()
+        if path.suffix == ".py"
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (docstring := ast.get_docstring(node)) is not None
+        and QUESTION.match(docstring)
+    ]
+    assert asking == []

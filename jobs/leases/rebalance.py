@@ -58,7 +58,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Whether a request came or a lease ended since the first measurement. If not, averages mean nothing."""
+        """Tell whether a request came or a lease ended since the first measurement. If not, averages mean nothing."""
         return self.level > 0 or self.freed > 0
 
 

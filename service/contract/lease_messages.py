@@ -117,10 +117,10 @@ class AddedResources(msgspec.Struct, frozen=True):
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """How many resources were removed, stay because they are leased, and were unknown to the pool.
+    """Counts the resources of a request that were removed, that stay because they are leased, and that are unknown.
 
-    A leased resource can be removed once its key has given it back, or once its lease has ended and the service has
-    taken it back.
+    A leased resource can be removed once its key has returned it, or once its lease has ended and the service has
+    liberated it.
     """
 
     removed: int

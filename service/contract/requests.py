@@ -345,7 +345,7 @@ class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class HideOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether an owner is hidden openly or as a shadow, and why."""
+    """Hides an owner, openly or as a shadow. The reason is stored with the act."""
 
     shadow: bool = False
     """Answers about the owner continue as if the owner were ranked, so that the owner does not notice."""

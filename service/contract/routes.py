@@ -63,7 +63,7 @@ class Call(msgspec.Struct):
 
 
 class NamedBoards(NamedTuple):
-    """How the requests of a route name boards: one function lists the ids, the other one replaces them."""
+    """Two functions that know where requests of a route name boards: one lists the ids, the other replaces them."""
 
     list_ids: Callable[[Call], Sequence[str]]
     replace_ids: Callable[[Call, Sequence[str]], None]
@@ -123,7 +123,7 @@ class Route:
 
     @property
     def named_boards(self) -> NamedBoards | None:
-        """Where requests name boards that the handler looks up, or None if they do not."""
+        """Return the places where requests name boards that the handler looks up. None: they name no such boards."""
         in_path = "{board}" in self.path and self.method != "PUT"
         return self.boards or (IN_PATH if in_path else None)
 
@@ -141,7 +141,7 @@ class Route:
 
     @property
     def is_for_owner(self) -> bool:
-        """Whether only the process that writes to a SQLite store may handle the request."""
+        """Tell whether only the process that writes to a SQLite store may handle the request."""
         writes = self.method not in SAFE_METHODS and self.role is not None and self.role > Role.READER
         return writes and not self.by_fronts and not self.foreign_protocol
 

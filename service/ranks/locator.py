@@ -49,7 +49,7 @@ class WantedRank(NamedTuple):
 
 
 class CountBegin(NamedTuple):
-    """Where a count starts, found before the read begins. If `start` is None, the count starts at the top."""
+    """The start of a count, chosen before the read begins. If `start` is None, the count starts at the top."""
 
     start: CountStart | None
     asked_us: int  # the service's clock before the read began; a counted rank is as of this time or later

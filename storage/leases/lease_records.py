@@ -74,7 +74,7 @@ class Resource(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Whether no key leases the resource. An expired lease still counts until the resource is liberated."""
+        """Tell whether no key leases the resource. An expired lease still counts until the resource is liberated."""
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:

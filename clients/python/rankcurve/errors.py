@@ -135,7 +135,7 @@ class ApiError(RankcurveError):
 
     @property
     def final(self) -> bool:
-        """Whether the service itself rejected the request and would do so again. A proxy's answer may be temporary."""
+        """Tell whether the service itself rejected the request, and would again. Other errors may be temporary."""
         own = self.problem.type.startswith(PROBLEM_TYPES)
         return own and self.status < 500 and self.status not in PASSING_STATUSES
 

@@ -731,7 +731,7 @@ export type HiddenOwner = {
   shadow: boolean;
 };
 
-/** Whether an owner is hidden openly or as a shadow, and why. */
+/** Hides an owner, openly or as a shadow. The reason is stored with the act. */
 export type HideOwner = {
   /** Answers about the owner continue as if the owner were ranked, so that the owner does not notice. */
   shadow?: boolean;
@@ -1640,8 +1640,9 @@ export type RemoveResources = {
 };
 
 /**
- * How many resources were removed, stay because they are leased, and were unknown to the pool. A leased resource
- * can be removed once its key has given it back, or once its lease has ended and the service has taken it back.
+ * Counts the resources of a request that were removed, that stay because they are leased, and that are unknown. A
+ * leased resource can be removed once its key has returned it, or once its lease has ended and the service has
+ * liberated it.
  */
 export type RemovedResources = {
   removed: number;
