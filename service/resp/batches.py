@@ -14,7 +14,7 @@ from storage.errors import BoardChangedError, UnknownBoardError
 from .command_table import Command
 from .parts import DoorParts
 from .sorted_set_posts import Posts
-from .wire import Answer, Refusal, refuse
+from .wire import Answer, BoardRefusal, Refusal, refuse
 
 READS_WEIGHT_MAX = 500  # the total weight of one connection's concurrent reads, see `Command`
 POSTS_MAX = 10_000  # posts in one transaction; a longer pipeline takes several transactions
@@ -106,6 +106,14 @@ class Batch:
         self.answers[each.number - self._taken] = answer
 
     async def _find_and_make(self, each: Waiting) -> Posts:
+        """Return a command's posts. Confirm a refusal that rests on this process's copy of the board."""
+        try:
+            return await self._make_posts(each)
+        except BoardRefusal:
+            await self._parts.keys.confirm(each.args[0], text=each.command.text)
+        return await self._make_posts(each)
+
+    async def _make_posts(self, each: Waiting) -> Posts:
         """Return a command's posts. If this process does not know the board, read it from the store, or create it."""
         keys, command, key = self._parts.keys, each.command, each.args[0]
         if keys.find_known(key, text=command.text) is None:
@@ -162,13 +170,17 @@ async def run_command(parts: DoorParts, each: Waiting) -> Answer:
     try:
         if command.kind == "read" and context.key_limits.reads.is_set:
             context.key_limits.reads.admit(each.caller.key_id)
+        is_confirmed = False
         for pause_s in (*TRIES_PAUSES_S, None):
             try:
                 return await command.run(parts, each.args, *more)
-            except (BoardChangedError, UnknownBoardError) as error:
-                is_missing = isinstance(error, UnknownBoardError)
-                if pause_s is None or (is_missing and keys.find_known(each.args[0], text=command.text) is None):
+            except (BoardChangedError, UnknownBoardError, BoardRefusal) as error:
+                is_refusal, is_missing = isinstance(error, BoardRefusal), isinstance(error, UnknownBoardError)
+                if pause_s is None or (is_refusal and is_confirmed):
                     raise
+                if is_missing and keys.find_known(each.args[0], text=command.text) is None:
+                    raise
+                is_confirmed = True
             await asyncio.sleep(pause_s)
             await keys.confirm(each.args[0], text=command.text)
     except Exception as error:

@@ -16,7 +16,7 @@ from storage.errors import UnknownBoardError
 from storage.records import Board, BoardSpec, ColumnKind, ColumnSpec
 from storage.store import Program
 
-from .wire import Refusal
+from .wire import BoardRefusal, Refusal
 
 PLACES_MAX = 1_000
 
@@ -121,14 +121,14 @@ def _find_place(board: Board, column: str | None, *, text: bool) -> Place:
     if text:
         index = board.column_index.get(column or "")
         if index is None or board.spec.columns[index].kind is not ColumnKind.TEXT:
-            raise Refusal(f"ERR the leaderboard {board.id!r} has no column {column!r} of text, so it is no hash")
+            raise BoardRefusal(f"ERR the leaderboard {board.id!r} has no column {column!r} of text, so it is no hash")
         return Place(board, index)
     if column is not None:
         index = board.column_index.get(column)
     else:
         index = board.sorted_indexes[0] if len(board.sorted_indexes) == 1 else None
     if index is None or not board.spec.columns[index].sorted:
-        raise Refusal(f"ERR name a ranked column of the leaderboard {board.id!r}: {board.id}/COLUMN")
+        raise BoardRefusal(f"ERR name a ranked column of the leaderboard {board.id!r}: {board.id}/COLUMN")
     return Place(board, index)
 
 

@@ -27,7 +27,7 @@ from storage.records import (
 
 from .keys import Place, decode_text, parse_member
 from .parts import DoorParts
-from .wire import OK, Answer, Refusal, Score, parse_score, refuse
+from .wire import OK, Answer, BoardRefusal, Refusal, Score, parse_score, refuse
 
 PRESENT = PostTerms(present=True)
 ADDS = PostTerms(adds=True)
@@ -51,7 +51,7 @@ def find_place(parts: DoorParts, key: bytes, *, text: bool = False) -> Place:
     if place is None:
         raise UnknownBoardError
     if place.column.merge in (Merge.QUOTIENT, Merge.WITH):
-        raise Refusal(f"ERR the column {place.column.name!r} follows others, and takes no posts of its own")
+        raise BoardRefusal(f"ERR the column {place.column.name!r} follows others, and takes no posts of its own")
     return place
 
 

@@ -25,6 +25,10 @@ class Refusal(Exception):  # noqa: N818  # it is an answer of the protocol
     """An answer that begins with a word such as `ERR`, in place of the result of a command."""
 
 
+class BoardRefusal(Refusal):
+    """A refusal that rests on this process's copy of a board, which is confirmed before anybody is refused."""
+
+
 class ProtocolFault(Exception):  # noqa: N818
     """The bytes are no commands, so the connection has to be closed."""
 
@@ -90,7 +94,8 @@ def parse_score(text: bytes, column: ColumnSpec, rounding: str) -> int:
     """Return a score times 10**scale, where the scale is its column's.
 
     Raises:
-        Refusal: the text is no number, or the column can't hold it exactly and `rounding` is `refuse`.
+        Refusal: the text is no number, or a number that fits no column.
+        BoardRefusal: the column can't hold it exactly, and `rounding` is `refuse`.
     """
     try:
         return parse_decimal(text, column.scale)
@@ -105,7 +110,7 @@ def parse_score(text: bytes, column: ColumnSpec, rounding: str) -> int:
             return int(scaled.to_integral_value(ROUNDINGS.get(rounding)))
     except (InvalidOperation, UnicodeDecodeError):
         raise Refusal("ERR value is not a valid float") from None
-    raise Refusal(f"ERR {refused.detail}; the setting resp_round can round scores")
+    raise BoardRefusal(f"ERR {refused.detail}; the setting resp_round can round scores")
 
 
 def parse_index(text: bytes) -> int:

@@ -1,15 +1,18 @@
 """Test sorted sets, hashes and keys of Redis clients, with redis-py against a real service."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 from redis.exceptions import ExecAbortError, ResponseError
 
-from service.resp.door import Connection
+from service.resp.door import Connection, open_door
+from service.serve import make_new_board
 from tests.service.real_service import Service
 
-from .conftest import Client
+from .conftest import NO_RETRY, Client
 
 AGREED = {"ada": 3, "bob": 2.5, "cyd": 2.5, "dan": -1}
 
@@ -282,3 +285,24 @@ async def test_a_board_that_another_process_deleted_is_made_again(redis: Any, se
     service.context.catalog.keep_board(known)
     assert await redis.zadd("arena", {"eve": 1}) == 1
     assert await redis.zrange("arena", 0, -1) == ["eve"]
+
+
+async def test_no_refusal_rests_on_an_outdated_copy_of_a_board(tmp_path: Path, store_url: str) -> None:
+    xp, kills = {"name": "xp", "merge": "last"}, {"name": "kills", "merge": "last"}
+    async with (
+        Service(tmp_path, jobs="none", store=store_url).running() as one,
+        Service(tmp_path, jobs="none", store=store_url).running() as other,
+        open_door(other.context, make_new_board(other.context), 0) as [address],
+        Redis(port=int(address.rpartition(":")[2]), decode_responses=True, retry=NO_RETRY) as redis,
+    ):
+        for board in ("posted", "read"):
+            await one.board(board, xp)
+            assert await redis.zadd(f"{board}/xp", {"ada": 1}) == 1
+            await one.must("PUT", f"/v1/leaderboards/{board}", {"columns": [xp, kills]})
+        assert await redis.zadd("posted/kills", {"ada": 3}) == 1
+        assert await redis.zrange("read/kills", 0, -1) == []
+        await one.must("DELETE", "/v1/leaderboards/posted")
+        await one.board("posted", {**xp, "scale": 2})
+        assert await redis.zadd("posted/xp", {"ada": "1.25"}) == 1
+        with pytest.raises(ResponseError, match="name a ranked column"):
+            await redis.zadd("posted/shots", {"ada": 1})
