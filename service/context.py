@@ -4,7 +4,7 @@
 `context.posting`, `context.curves`, `context.ranks`.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from storage.queue.intake import Enqueuer
 from storage.reads.away_partitions import find_away_partitions
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
+from storage.records import Leaf
 from storage.store import Program, Store
 
 T = TypeVar("T")
@@ -75,6 +76,12 @@ class Context(EndpointContext):
 
     def end_endless_answers(self) -> None:
         self.feeds.close()
+
+    def forget_leaves(self, leaves: Iterable[Leaf]) -> None:
+        """Forget what this process knows of deleted leaves."""
+        for leaf in leaves:
+            self.catalog.forget_board(leaf.id)
+            self.curves.book.forget_board(leaf.key)
 
     async def ready(self) -> list[int]:
         """Check that the store answers and that the writer runs, and return the partitions that do not answer.

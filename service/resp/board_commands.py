@@ -69,9 +69,7 @@ async def _delete_key(parts: DoorParts, key: bytes, caller: Identity) -> bool:
         board = await context.store.write(program)
     except UnknownBoardError:
         return False
-    context.catalog.forget_board(board_id)
-    for leaf in board.leaves:
-        context.curves.book.forget_board(leaf.key)
+    context.forget_leaves(board.leaves)
     return kind != "none"
 
 
@@ -99,7 +97,8 @@ async def expire(parts: DoorParts, args: Sequence[bytes], caller: Identity, *, a
         changed = yield from change_board(
             board_id=board_id, wanted=replace(spec, season=season), now_us=context.now_us()
         )
-        yield from _record(parts, "board.changed", board_id, caller)
+        is_moved = changed.gate.closes_us != place.board.gate.closes_us
+        yield from _record(parts, "board.closed" if is_moved else "board.changed", board_id, caller)
         return changed
 
     context.catalog.keep_board(await context.store.write(program))

@@ -4,6 +4,7 @@ A sorted set's key is a board's id, `board/column`, or the id of one period's bo
 `board:column`, where the column holds text, because client libraries keep member names in `{board}:member_data`.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from service.context import Context
@@ -71,7 +72,7 @@ class Keys:
                 raise Refusal(f"ERR no leaderboard {board_id!r}, and the setting resp_board makes none") from None
         spec = self._new_board
 
-        def program() -> Program[Board]:
+        def program(away: Collection[int]) -> Program[Board]:
             now_us = context.now_us()
             board = yield from create_board(
                 board_id=board_id,
@@ -79,13 +80,15 @@ class Keys:
                 now_us=now_us,
                 boards_max=context.settings.catalog_boards_max,
                 own_tables_max=context.own_tables_max,
+                away=away,
                 spare=context.store.dialect.spares_tables,
             )
             if board.spec is spec:
                 yield from record_act(Act(now_us, "board.created", caller.stored_key, board=board_id))
             return board
 
-        context.catalog.keep_board(await context.store.write(program))
+        board, _ = await context.try_living(lambda away: context.store.write(lambda: program(away)))
+        context.catalog.keep_board(board)
 
     def find_new_column(self) -> ColumnSpec:
         """Return the ranked column of new boards. Refuse the command if new boards have none or several."""

@@ -122,9 +122,7 @@ async def remove_board(context: Context, call: Call) -> None:
         return gone
 
     board = await _change_alone(context, board_id, program)
-    context.catalog.forget_board(board_id)
-    for leaf in board.leaves:
-        context.curves.book.forget_board(leaf.key)
+    context.forget_leaves(board.leaves)
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:

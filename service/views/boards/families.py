@@ -197,9 +197,7 @@ async def remove_family(context: Context, call: Call) -> None:
 
     leaves = await context.store.write(program)
     context.catalog.families.forget_family(family_id)
-    for leaf in leaves:
-        context.catalog.forget_board(leaf.id)
-        context.curves.book.forget_board(leaf.key)
+    context.forget_leaves(leaves)
 
 
 async def empty_period(context: Context, call: Call) -> FamilyReset:
